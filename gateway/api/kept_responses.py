@@ -2,7 +2,8 @@
 stored_responses.py."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 
@@ -11,6 +12,7 @@ from gateway.api.item_pages import USUAL_ITEMS, page_of
 from gateway.errors import InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.kept_responses import KeptResponses, Turn
 from gateway.kept_answers.open_responses import OpenResponses, is_background
+from gateway.kept_answers.resumed_stream import ResumedStream
 from gateway.request.field_checks import whole_number
 
 log = logging.getLogger(__name__)
@@ -21,7 +23,7 @@ async def ask_kept_response(
 ) -> bytes | None:
     """The answer to `request` (the method, and what follows the id in the path); None if that response is not kept
     here. Raises InvalidRequest, and Overloaded while the store is unreachable."""
-    try:
+    with _told():
         turn = await kept.find(tenant, response_id)
         if turn is None:
             return None
@@ -31,7 +33,7 @@ async def ask_kept_response(
             case "GET /input_items":
                 return await _input_items(kept, tenant, turn, asked)
             case "DELETE":
-                await (OpenResponses(kept).delete if turn.is_open else kept.forget)(tenant, response_id)
+                await OpenResponses(kept).delete(tenant, response_id, is_open=turn.is_open)
                 return msgspec.json.encode({"id": response_id, "object": "response", "deleted": True})
             case _ if turn.is_open or is_background(turn):
                 opened = OpenResponses(kept)
@@ -40,6 +42,27 @@ async def ask_kept_response(
                 return await opened.shown(tenant, response_id, turn)
             case _:
                 raise InvalidRequest("Only a background response can be cancelled.")
+
+
+async def stream_kept_response(
+    kept: KeptResponses, tenant: str, response_id: str, last: int
+) -> AsyncGenerator[bytes] | None:
+    """The events after the one of that number; None if that response is not kept here. Raises InvalidRequest if its
+    events are not, and Overloaded."""
+    opened = OpenResponses(kept)
+    with _told():
+        if await opened.find(tenant, response_id) is None:
+            return None
+        resumed = ResumedStream(opened, tenant, response_id, last)
+        await resumed.require_events()
+        return resumed.events()
+
+
+@contextmanager
+def _told() -> Generator[None]:
+    """Turns StoreDown into an error for the caller."""
+    try:
+        yield
     except StoreDown as error:
         log.warning("kept responses cannot be read: %s", error)
         raise Overloaded("The response cannot be read right now; try again.", retry_after_seconds=1.0) from error

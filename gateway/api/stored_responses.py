@@ -4,16 +4,18 @@
 from typing import Annotated
 from urllib.parse import parse_qsl, urlencode
 
-from fastapi import APIRouter, HTTPException, Path, Request, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 
 from backends.errors import BackendError, UpstreamRejected
 from backends.formats.json_objects import decode_object
 from backends.formats.responses import as_shown
-from backends.protocol import KeepsResponses
+from backends.protocol import EVENT_STREAM, KeepsResponses
 from backends.response_names import ResponseNames
 from gateway.api.callers_key import key_of_caller
-from gateway.api.kept_responses import ask_kept_response
+from gateway.api.kept_responses import ask_kept_response, stream_kept_response
+from gateway.api.streamed import Streamed
 from gateway.errors import InvalidRequest, NotFound, UpstreamFailed
+from gateway.kept_answers.resumed_stream import NO_EVENTS
 from gateway.ledger.entry import tenant_of
 from gateway.pipeline import Pipeline
 from gateway.request.answer_parts import rejection
@@ -21,6 +23,8 @@ from gateway.request.answer_parts import rejection
 NOT_FOUND = 404
 NO_RESPONSES = ("compact", "input_tokens")
 """Other endpoints of OpenAI's API at the place of a response id."""
+OF_STREAMS = ("stream", "starting_after")
+"""No provider is asked for a stream: none keeps events, since none writes in the background for us."""
 BAD_GATEWAY = 502
 ResponseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,512}$")]
 
@@ -30,8 +34,16 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
     router = APIRouter(tags=["models"])
 
     @router.get("/v1/responses/{response_id}")
-    async def retrieve(response_id: ResponseId, request: Request) -> Response:
-        """A stored response. It is stored by its provider or, for models called in another format, by the gateway."""
+    async def retrieve(
+        response_id: ResponseId,
+        request: Request,
+        stream: bool = False,
+        starting_after: Annotated[int | None, Query(ge=0)] = None,
+    ) -> Response:
+        """A stored response. It is stored by its provider or, for models called in another format, by the gateway. With
+        `stream`, the events of one that was created with `background` and `stream`, after the one of that number."""
+        if stream:
+            return await _resume(pipeline, request, response_id, -1 if starting_after is None else starting_after)
         return await _ask(pipeline, request, response_id)
 
     @router.delete("/v1/responses/{response_id}")
@@ -52,13 +64,22 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
     return router
 
 
+async def _resume(pipeline: Pipeline, request: Request, name: str, last: int) -> Response:
+    key = await key_of_caller(pipeline, request)
+    if (kept := pipeline.kept_responses) is not None:
+        events = await stream_kept_response(kept, tenant_of(key.team, key.id), name, last)
+        if events is not None:
+            headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+            return Streamed(events, media_type=EVENT_STREAM, headers=headers)
+    await _ask(pipeline, request, name)  # raises if nobody has it
+    raise InvalidRequest(NO_EVENTS, param="stream")
+
+
 async def _ask(pipeline: Pipeline, request: Request, name: str, what: str = "") -> Response:
     if name in NO_RESPONSES:
         raise HTTPException(NOT_FOUND)
     key = await key_of_caller(pipeline, request)
-    asked = parse_qsl(request.url.query, keep_blank_values=True)
-    if ("stream", "true") in asked:
-        raise InvalidRequest("stream: a stored response can only be fetched whole.", param="stream")
+    asked = [one for one in parse_qsl(request.url.query, keep_blank_values=True) if one[0] not in OF_STREAMS]
     if pipeline.kept_responses is not None:
         tenant, what_for = tenant_of(key.team, key.id), f"{request.method} {what}".strip()
         kept = await ask_kept_response(pipeline.kept_responses, tenant, name, what_for, dict(asked))

@@ -7,22 +7,20 @@ Knows no store and no HTTP.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from backends.endpoints.responses_items import ResponseHead
 from backends.formats.json_objects import decode_object, text_of
-from backends.protocol import JSON, Chunk
 from gateway.access.keys import KeyRecord
 from gateway.errors import BreakevenError, InvalidRequest, Overloaded, StoreDown
+from gateway.kept_answers.background_callers import BackgroundStream, Hearer, Nobody
 from gateway.kept_answers.kept_responses import KeptResponses, items_of, too_large_to_wait
-from gateway.kept_answers.open_responses import Open, OpenResponses, Outcome
-from gateway.kept_answers.passing_caller import PassingCaller
+from gateway.kept_answers.open_responses import Open, OpenResponses
 from gateway.ledger.entry import tenant_of
-from gateway.process.tasks import end_tasks
-from gateway.request.answer_parts import id_header
+from gateway.process.tasks import end_tasks, to_its_end
 from gateway.request.run import Caller, Incoming
 
 log = logging.getLogger(__name__)
@@ -30,7 +28,6 @@ LOOK_SECONDS: Final = 1.0
 """How soon a worker notices that a response it writes was cancelled or deleted."""
 LOOKS_PER_SIGN: Final = 20
 """Every so many looks it gives a sign of life."""
-_OK: Final = 200
 
 
 class Answers(Protocol):
@@ -80,8 +77,8 @@ class BackgroundResponses:
         self._look_seconds = look_seconds
 
     async def answer(self, incoming: Incoming, caller: Caller) -> None:
-        """Answers at once if the response is to be written in the background, and returns when that is done. A stream
-        is sent as usual, and goes on without its caller. Raises as the pipeline, before anything was sent."""
+        """Answers at once if the response is to be written in the background, and returns when that is done. Raises as
+        the pipeline, before anything was sent."""
         asked = _asked(incoming)
         if asked is not None and not isinstance(asked.background, bool | None):
             raise InvalidRequest("background: must be true or false.", param="background")
@@ -89,28 +86,25 @@ class BackgroundResponses:
             await self._answers.answer(incoming, caller)
         elif asked.store is False:
             raise InvalidRequest("background: needs a stored response; leave out store: false.", param="background")
-        elif asked.stream is True:
-            caller.outlive()
-            await self._answers.answer(incoming, _Lasting(caller))
         else:
-            await self._answer_unattended(incoming, asked, caller)
+            is_stream = asked.stream is True
+            hearer = BackgroundStream(caller, self._opened) if is_stream else Nobody(caller)
+            await self._answer_unattended(incoming, asked, caller, hearer)
 
-    async def _answer_unattended(self, incoming: Incoming, asked: _Asked, caller: Caller) -> None:
+    async def _answer_unattended(self, incoming: Incoming, asked: _Asked, caller: Caller, hearer: Hearer) -> None:
         key = self._answers.identify(incoming)
         if len(incoming.body) > self._kept.largest_turn_bytes:
             raise too_large_to_wait(self._kept.largest_turn_bytes)
         accepted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        nobody = _Nobody()
         apart = msgspec.structs.replace(incoming, cache_seconds=0, accepted=accepted.set_result)
-        work = asyncio.create_task(self._answers.answer(apart, nobody))
+        work = asyncio.create_task(self._answers.answer(apart, hearer))
         try:
             await asyncio.wait((work, accepted), return_when=asyncio.FIRST_COMPLETED)
             if not accepted.done():
                 await work  # raises
             response = await self._open(tenant_of(key.team, key.id), incoming, asked, request_id=accepted.result())
-            nobody.is_expected.set()
             caller.outlive()
-            await self._follow(response, work, _told(response, accepted.result(), caller))
+            await self._follow(response, work, hearer, request_id=accepted.result())
         finally:
             await end_tasks((work,))
 
@@ -129,24 +123,30 @@ class BackgroundResponses:
             ) from error
         return response
 
-    async def _follow(self, response: Open, work: "asyncio.Task[None]", telling: Awaitable[None]) -> None:
+    async def _follow(self, response: Open, work: "asyncio.Task[None]", hearer: Hearer, *, request_id: str) -> None:
         """Until the response is finished, in whatever way, from when its caller is told of it."""
-        outcome: Outcome = "failed"
-        why: BreakevenError | None = None
         try:
-            await telling
+            await hearer.begin(response, request_id)
             if await self._is_given_up(response, work):
-                outcome = "cancelled"
+                hearer.outcome = "cancelled"
         except BreakevenError as error:
-            why = error
+            hearer.why = error
         except Exception:
             log.exception("the background response %s failed", response.response_id)
         finally:
-            await end_tasks((work,))
-            try:
-                await self._opened.close(response, outcome, why)
-            except StoreDown as error:
-                log.warning("what became of %s cannot be kept: %s", response.response_id, error)
+            await to_its_end(self._finish(response, work, hearer))
+
+    async def _finish(self, response: Open, work: "asyncio.Task[None]", hearer: Hearer) -> None:
+        await end_tasks((work,))
+        await hearer.end(await self._close(response, hearer))
+
+    async def _close(self, response: Open, hearer: Hearer) -> bytes:
+        """What became of it, unless its answer was kept."""
+        try:
+            return await self._opened.close(response, hearer.outcome, hearer.why)
+        except StoreDown as error:
+            log.warning("what became of %s cannot be kept: %s", response.response_id, error)
+            return response.document(hearer.outcome, hearer.why)
 
     async def _is_given_up(self, response: Open, work: "asyncio.Task[None]") -> bool:
         """True once it was cancelled or deleted, False when the work is done. Raises what the work raises."""
@@ -164,37 +164,3 @@ class BackgroundResponses:
                     await self._opened.sign(response)
             except StoreDown as error:
                 log.warning("whether %s is still wanted cannot be read: %s", response.response_id, error)
-
-
-async def _told(response: Open, request_id: str, caller: Caller) -> None:
-    payload = response.document("in_progress")
-    await caller.start(status=_OK, content_type=JSON, headers={id_header("responses"): request_id})
-    await caller.send(payload, chunk=Chunk(payload, is_done=True), is_last=True)
-
-
-class _Lasting(PassingCaller):
-    """A caller that counts as there to the end. What it does not hear any more is not sent."""
-
-    @property
-    def is_gone(self) -> bool:
-        return False
-
-    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
-        await self.caller.send(payload, chunk=chunk, is_last=is_last)
-
-
-class _Nobody:
-    """The caller of a request whose answer is kept. It takes the answer's beginning only once it `is_expected`: not
-    before the unfinished response, which would replace it, was kept."""
-
-    is_gone = False
-
-    def __init__(self) -> None:
-        self.is_expected = asyncio.Event()
-
-    def outlive(self, seconds: float | None = None) -> None: ...
-
-    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        await self.is_expected.wait()
-
-    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None: ...

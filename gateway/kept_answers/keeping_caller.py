@@ -41,7 +41,7 @@ class _Keeping(PassingCaller):
         if chunk is not None:
             response = self._response(payload, is_last=is_last)
             if response is not None and self.resumed.is_background:
-                response = self._renamed(response)
+                response = in_background(response, self.response_id)
             if response is not None and (decode_object(response) or {}).get("id") == self.response_id:
                 await self.kept.keep(self.resumed, self.response_id, response)
         await self.caller.send(payload, chunk=chunk, is_last=is_last)
@@ -56,10 +56,11 @@ class _Keeping(PassingCaller):
                 return bytes(_ENDED.decode(event.partition(b"\n")[0]).response)
         return None
 
-    def _renamed(self, response: bytes) -> bytes:
-        """Whoever answered, under the id that the caller was told."""
-        named = {"id": self.response_id, "background": True}
-        try:
-            return splice(response, {name: msgspec.json.encode(value) for name, value in named.items()})
-        except NotAnObject:  # with a key twice, as its provider wrote it; but it is paid for
-            return msgspec.json.encode((decode_object(response) or {}) | named)
+
+def in_background(response: bytes, response_id: str) -> bytes:
+    """A response, by whoever it was written, under the id that its caller was told."""
+    named = {"id": response_id, "background": True}
+    try:
+        return splice(response, {name: msgspec.json.encode(value) for name, value in named.items()})
+    except NotAnObject:  # with a key twice, as its provider wrote it; but it is paid for
+        return msgspec.json.encode((decode_object(response) or {}) | named)

@@ -211,15 +211,23 @@ class KeptResponses:
 
     async def put(self, tenant: str, response_id: str, turn: Turn) -> None:
         """Raises StoreDown."""
-        name = name_of(tenant, response_id)
-        sealed = self._seal.close(tenant, name, msgspec.msgpack.encode(turn))
-        await self.store.put(name, sealed, self.seconds, owner=pseudonym(tenant))
+        await self.put_sealed(tenant, response_id, msgspec.msgpack.encode(turn), self.seconds)
 
     async def find(self, tenant: str, response_id: str) -> Turn | None:
         """A kept response of this tenant. Raises StoreDown."""
-        name = name_of(tenant, response_id)
-        sealed = await self.store.get(name, self.seconds) if self.seconds else None
-        return None if sealed is None else self._opened(tenant, name, sealed)
+        plain = await self.find_sealed(tenant, response_id, self.seconds) if self.seconds else None
+        return None if plain is None else msgspec.msgpack.decode(plain, type=Turn)
+
+    async def put_sealed(self, tenant: str, called: str, plain: bytes, seconds: float) -> None:
+        """Any record, encrypted. Raises StoreDown."""
+        name = name_of(tenant, called)
+        await self.store.put(name, self._seal.close(tenant, name, plain), seconds, owner=pseudonym(tenant))
+
+    async def find_sealed(self, tenant: str, called: str, seconds: float) -> bytes | None:
+        """A record, kept for `seconds` from now. Raises StoreDown."""
+        name = name_of(tenant, called)
+        sealed = await self.store.get(name, seconds)
+        return None if sealed is None else self._seal.open(tenant, name, sealed)
 
     async def input_items(self, tenant: str, turn: Turn) -> list[Fields]:
         """All input items of a response, including those of earlier turns, as clients expect them. Raises as
@@ -229,7 +237,7 @@ class KeptResponses:
         return [shown(item) for item in placed_items(whole)]
 
     async def forget(self, tenant: str, response_id: str) -> bool:
-        """Deletes a response; False if there was none. Raises StoreDown."""
+        """Deletes a response, or another record; False if there was none. Raises StoreDown."""
         return await self.store.delete(name_of(tenant, response_id), owner=pseudonym(tenant))
 
     async def _turns(self, tenant: str, response_id: object) -> Sequence[Turn]:
@@ -295,10 +303,6 @@ class KeptResponses:
             return splice(body, edits)
         except NotAnObject as error:
             raise InvalidRequest(f"The body is not valid: {error}.", code="invalid_json") from error
-
-    def _opened(self, tenant: str, name: str, sealed: bytes) -> Turn | None:
-        plain = self._seal.open(tenant, name, sealed)
-        return None if plain is None else msgspec.msgpack.decode(plain, type=Turn)
 
 
 @contextmanager

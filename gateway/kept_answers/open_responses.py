@@ -14,6 +14,7 @@ import msgspec
 from backends.endpoints.responses_items import ResponseHead
 from backends.formats.json_objects import Fields, decode_object, text_of
 from gateway.errors import BreakevenError, RateLimitExceeded
+from gateway.kept_answers.kept_events import KeptEvents
 from gateway.kept_answers.kept_responses import KeptResponses, Turn, name_of
 from gateway.kept_answers.record_store import pseudonym
 
@@ -23,7 +24,9 @@ GIVEN_UP: Final = "The gateway that was writing this response ended before it wa
 CANCELLED, DELETED = b"cancelled", b"deleted"
 STOPPED: Final = "This response could not be finished, or not be kept. Ask again, or stream it."
 
-Outcome = Literal["in_progress", "cancelled", "failed"]
+FAILED: Final = "response.failed"
+
+Outcome = Literal["in_progress", "incomplete", "cancelled", "failed"]
 
 
 class Open(msgspec.Struct, frozen=True):
@@ -70,15 +73,23 @@ class OpenResponses:
         """Whether it was cancelled or deleted."""
         return await self._mark(response.tenant, response.response_id) is not None
 
-    async def close(self, response: Open, outcome: Outcome, why: BreakevenError | None = None) -> None:
-        """Says what became of it, unless its answer was kept. What was cancelled or deleted meanwhile stays so."""
+    def events(self, tenant: str, response_id: str) -> KeptEvents:
+        return KeptEvents(self._kept, tenant, response_id)
+
+    async def is_kept(self, response: Open) -> bool:
+        return await self._kept.find(response.tenant, response.response_id) is not None
+
+    async def close(self, response: Open, outcome: Outcome, why: BreakevenError | None = None) -> bytes:
+        """Keeps what became of it, which is returned, unless its answer was kept. What was cancelled or deleted
+        meanwhile stays so."""
         turn = await self._kept.find(response.tenant, response.response_id)
         mark = await self._mark(response.tenant, response.response_id)
+        document = response.document(outcome if mark is None else "cancelled", why)
         if turn is not None and mark == DELETED:
             await self._kept.forget(response.tenant, response.response_id)
         elif turn is not None and (turn.is_open or mark == CANCELLED):
-            document = response.document(outcome if mark is None else "cancelled", why)
             await self._kept.put(response.tenant, response.response_id, Turn(document, response.items, None))
+        return document
 
     async def shown(self, tenant: str, response_id: str, turn: Turn) -> bytes:
         """A response, finished or not, in JSON."""
@@ -91,14 +102,21 @@ class OpenResponses:
             return _changed(turn, "failed", GIVEN_UP)
         return turn.response
 
+    async def find(self, tenant: str, response_id: str) -> bytes | None:
+        """The same, if it is kept."""
+        turn = await self._kept.find(tenant, response_id)
+        return None if turn is None else await self.shown(tenant, response_id, turn)
+
     async def cancel(self, tenant: str, response_id: str) -> None:
         """Whoever writes it stops soon."""
         await self._put(_mark(tenant, response_id), CANCELLED, tenant)
 
-    async def delete(self, tenant: str, response_id: str) -> None:
-        """Likewise, and nothing of it is kept."""
-        await self._put(_mark(tenant, response_id), DELETED, tenant)
+    async def delete(self, tenant: str, response_id: str, *, is_open: bool) -> None:
+        """Likewise, and nothing of it is kept. One that is finished is only forgotten."""
+        if is_open:
+            await self._put(_mark(tenant, response_id), DELETED, tenant)
         await self._kept.forget(tenant, response_id)
+        await self.events(tenant, response_id).forget()
 
     async def _mark(self, tenant: str, response_id: str) -> bytes | None:
         return await self._store.get(_mark(tenant, response_id), self._kept.seconds)
@@ -112,13 +130,23 @@ def is_background(turn: Turn) -> bool:
     return (decode_object(turn.response) or {}).get("background") is True
 
 
+def failed_event(document: bytes, *, number: int) -> bytes:
+    """The end of a stream whose response failed or was cancelled."""
+    event = {"type": FAILED, "sequence_number": number, "response": msgspec.Raw(document)}
+    return b"event: %b\ndata: %b\n\n" % (FAILED.encode(), msgspec.json.encode(event))
+
+
 def _changed(turn: Turn, outcome: Outcome, message: str = "") -> bytes:
     return msgspec.json.encode((decode_object(turn.response) or {}) | _outcome(outcome, message))
 
 
 def _outcome(outcome: Outcome, message: str, why: BreakevenError | None = None) -> Fields:
     code = "rate_limit_exceeded" if isinstance(why, RateLimitExceeded) else "server_error"
-    return {"status": outcome, "error": {"code": code, "message": message} if outcome == "failed" else None}
+    return {
+        "status": outcome,
+        "error": {"code": code, "message": message} if outcome == "failed" else None,
+        "incomplete_details": {"reason": "max_output_tokens"} if outcome == "incomplete" else None,
+    }
 
 
 def _sign(tenant: str, response_id: str) -> str:

@@ -69,14 +69,14 @@ def stream_error(run: Run, error: BackendError) -> bytes:
         return content_error_event(502, message)
     told = {"message": message, "type": "server_error", "param": None, "code": "stream_broken"}
     if run.view.operation == "responses":
-        return _responses_error(told)
+        return responses_error(told)
     return b"data: " + msgspec.json.encode({"error": told}) + b"\n\n"
 
 
-def _responses_error(error: dict[str, str | None]) -> bytes:
+def responses_error(error: dict[str, str | None], *, number: int = ABOVE_EVERY_EVENT) -> bytes:
     """OpenAI documents the error's fields at the top level of the event; its clients raise what is in `error`."""
     beside = {name: error[name] for name in ("code", "message", "param")}
-    event = {"type": "error", "sequence_number": ABOVE_EVERY_EVENT, **beside, "error": error}
+    event = {"type": "error", "sequence_number": number, **beside, "error": error}
     return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
 
 

@@ -42,7 +42,8 @@ class Slow(Service):
         self.rest.include_router(build_stored_responses_router(rig.pipeline))
 
     async def _until_it_may(self, seconds: float) -> None:
-        await self.may_answer.wait()
+        if seconds:
+            await self.may_answer.wait()
 
     async def begin(self, **asked: Any) -> Response:
         """From a client that is gone with the answer."""

@@ -102,7 +102,7 @@ async def test_a_provider_that_refuses_our_key_is_our_affair() -> None:
 
 @pytest.mark.parametrize(
     ("path", "key", "status"),
-    [("resp_1", "bk-wrong", 401), ("resp_1", "bk-viewer", 403), ("resp_1?stream=true", KEY, 400), ("a%2Fb", KEY, 404)],
+    [("resp_1", "bk-wrong", 401), ("resp_1", "bk-viewer", 403), ("resp_1?stream=7", KEY, 400), ("a%2Fb", KEY, 404)],
 )
 async def test_who_may_not_ask_is_told_before_the_provider_hears_of_it(path: str, key: str, status: int) -> None:
     async with ScriptedProvider(pages=KEPT) as provider:
@@ -110,6 +110,14 @@ async def test_who_may_not_ask_is_told_before_the_provider_hears_of_it(path: str
         async with served(keeping(provider)) as url, asking as client:
             assert (await client.get(f"{url}/v1/responses/{path}")).status_code == status
         assert not provider.received
+
+
+async def test_a_response_that_its_provider_keeps_has_no_events() -> None:
+    async with ScriptedProvider(pages=KEPT) as provider, served(keeping(provider)) as url, client_of(url) as client:
+        with pytest.raises(openai.BadRequestError, match="no events"):
+            await client.responses.retrieve("resp_1", stream=True)
+        assert (await client.responses.retrieve("resp_1", stream=False)).id == "resp_1"
+        assert {one.path.partition("/v1")[2] for one in provider.received} == {"/responses/resp_1"}
 
 
 async def test_another_teams_response_is_not_there() -> None:

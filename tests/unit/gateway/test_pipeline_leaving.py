@@ -3,6 +3,7 @@ is booked once."""
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -155,13 +156,13 @@ class Conversation(Scene):
 class InBackground(Scene):
     """Its caller is told of it while it is written. Leaving stands for the worker's stop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_stream: bool = False) -> None:
         self._kept = KeptResponses(cast(TurnStore, Slow(MemoryTurns())), _secret)
         super().__init__(kept_responses=self._kept, moments=SETTLING_STEPS // 2)
         inner = self.rig.pipeline.backends
         self.rig.pipeline.backends = {name: TranslatingBackend(one) for name, one in inner.items()}
         self.operation = "responses"
-        self.body = {"model": "a", "input": "hello", "background": True}
+        self.body = {"model": "a", "input": "hello", "background": True, "stream": is_stream}
         self._opened = OpenResponses(self._kept)
         self._responses = BackgroundResponses(self.rig.pipeline, self._kept, self._opened)
         self._caller = RecordingCaller()
@@ -173,9 +174,8 @@ class InBackground(Scene):
 
     async def check(self) -> None:
         await super().check()
-        if self._caller.body:
-            response_id = json.loads(self._caller.body)["id"]
-            turn = await self._kept.find(TENANT, response_id)
+        if named := re.search(rb'"id":"(resp_\w+)"', self._caller.body):
+            turn = await self._kept.find(TENANT, named[1].decode())
             assert turn is not None
             assert not turn.is_open
 
@@ -256,6 +256,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "conversation": Conversation,
     "stream of a conversation": lambda: Conversation(is_stream=True),
     "in the background": InBackground,
+    "stream in the background": lambda: InBackground(is_stream=True),
     "idempotency key": Once,
     "stream with an idempotency key": lambda: Once(is_stream=True),
     "escalated": cascaded,

@@ -26,13 +26,27 @@ TENANT = tenant_of("red", "key-1")
 
 
 class FailingTurns(MemoryTurns):
-    is_down = False
+    is_down = is_unreadable = False
     refused = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    async def get(self, name: str, seconds: float | None) -> bytes | None:
+        if self.is_unreadable:
+            raise StoreDown("it is down")
+        return await super().get(name, seconds)
+
+    async def delete(self, name: str, *, owner: str = "") -> bool:
+        self.names.discard(name)
+        return await super().delete(name, owner=owner)
 
     async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
         if self.is_down:
             self.refused += 1
             raise StoreDown("it is down")
+        self.names.add(name)
         await super().put(name, value, seconds, owner=owner)
 
 
@@ -57,8 +71,8 @@ class Background:
     async def _until_it_may(self, seconds: float) -> None:
         await self.may_answer.wait()
 
-    def begin(self) -> "asyncio.Task[None]":
-        body = json.dumps({"model": "a", "input": "hello", "background": True}).encode()
+    def begin(self, **asked: object) -> "asyncio.Task[None]":
+        body = json.dumps({"model": "a", "input": "hello", "background": True, **asked}).encode()
         return asyncio.create_task(self.responses.answer(Incoming("responses", f"Bearer {KEY}", body), self.caller))
 
     async def begun(self) -> "asyncio.Task[None]":
