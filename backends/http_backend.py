@@ -47,6 +47,14 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
 """How providers reject what other models accept: a longer answer, more stop sequences, another effort, more tools,
 longer names, other schemas of tools or answers, messages in another order, more or larger pictures, or any. Anthropic,
 OpenAI, DashScope, DeepSeek, Fireworks, Gemini, Groq, Kimi, LM Studio, Mistral, OpenRouter, xAI, vLLM, Ollama."""
+_NO_SUCH_MODEL: Final = re.compile(
+    rb'"(?:model_not_found|model_decommissioned|model_not_available|model_not_supported|unknown_model|invalid_model)"'
+    rb"|model (?:does )?not exist|model not found|(?:unknown|invalid) model\b|is not a valid model"
+    rb"|model identifier is invalid|on-demand throughput|deployment for this resource does not exist",
+    re.IGNORECASE,
+)
+"""How providers say, with any status, that they have no such model, or no longer: Azure, Bedrock, DeepSeek, Fireworks,
+Groq, Mistral, OpenRouter, Together, xAI, Z.ai."""
 _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
     rb"|Extra inputs are not permitted, field|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field",
@@ -142,7 +150,7 @@ class HttpBackend:
         status = exchange.true_status(response.status, body)
         error = error_from_status(status, response.headers, body, backend=self._name)
         if isinstance(error, UpstreamRejected):
-            error = _where_another_may_do(error, body, call.upstream_model)
+            error = where_another_may_do(error, body, call.upstream_model)
             if error.body:
                 error.body = b"" if _quotes_secret(body, sent) else exchange.translate_error(body)
         return error
@@ -204,7 +212,7 @@ class HttpBackend:
             return b""
 
 
-def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> UpstreamRejected:
+def where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> UpstreamRejected:
     """The error itself, or Untranslatable if another model or server may answer."""
     if _is_unknown_model(error.status or 0, body, model):
         message = f"{error.message}: it does not know the model"
@@ -225,7 +233,7 @@ def _where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> U
 
 def _is_unknown_model(status: int, body: bytes, model: str) -> bool:
     """Whether the provider lacks the model: not the fault of a caller who was routed there."""
-    return b'"model_not_found"' in body or (status in (404, 410) and model.encode() in body)
+    return _NO_SUCH_MODEL.search(body) is not None or (status in (404, 410) and model.encode() in body)
 
 
 def _quotes_secret(body: bytes, sent: Mapping[str, str]) -> bool:

@@ -5,6 +5,7 @@ from contextlib import aclosing
 import pytest
 
 from backends.errors import Untranslatable, UpstreamRejected
+from backends.formats.error_bodies import in_openai_shape
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Call, Timeouts
 from tests import read_stream
@@ -25,6 +26,17 @@ async def ask(provider: ScriptedProvider) -> None:
         (404, b'{"error":{"message":"The model `the-model` does not exist."}}', Untranslatable),
         (410, b'{"error":{"message":"the-model is retired."}}', Untranslatable),
         (400, b'{"error":{"message":"No such model.","code":"model_not_found"}}', Untranslatable),
+        (400, b'{"error":{"message":"Model Not Exist","type":"invalid_request_error"}}', Untranslatable),
+        (
+            400,
+            b'{"error":{"message":"The model has been decommissioned","code":"model_decommissioned"}}',
+            Untranslatable,
+        ),
+        (400, b'{"error":{"message":"Unable to access it.","code":"model_not_available"}}', Untranslatable),
+        (400, b'{"error":{"message":"a/b is not a valid model ID","code":400}}', Untranslatable),
+        (400, b'{"code":"Client specified an invalid argument","error":"Model not found: grok-2"}', Untranslatable),
+        (404, b'{"error":{"message":"Model not found, inaccessible, and/or not deployed"}}', Untranslatable),
+        (404, b'{"error":{"message":"The API deployment for this resource does not exist."}}', Untranslatable),
         (404, b'{"error":{"message":"No such file: f-1"}}', UpstreamRejected),
         (400, b'{"error":{"message":"the-model takes no images"}}', UpstreamRejected),
     ],
@@ -35,7 +47,8 @@ async def test_a_model_that_its_provider_does_not_know_is_asked_of_the_next(
     async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
         with pytest.raises(UpstreamRejected) as caught:
             await ask(provider)
-    assert (type(caught.value), caught.value.status, caught.value.body) == (kind, status, body)
+    assert (type(caught.value), caught.value.status) == (kind, status)
+    assert caught.value.body == in_openai_shape(body)
 
 
 REFUSALS = [
