@@ -19,6 +19,8 @@ from backends.errors import (
     StreamBroken,
     StreamStalled,
     UnreadableAnswer,
+    Untranslatable,
+    UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -29,6 +31,7 @@ from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.past_thinking import DETAILS, details_of
 from backends.http.errors import TOO_LONG, error_from_status, is_too_long
 from backends.http.reply import PlainReply
+from backends.http_backend import where_another_may_do
 from backends.protocol import BackendHealth, Call, Chunk, Reply, trace_of
 
 CHAT_FIELDS: Final = frozenset(
@@ -119,7 +122,7 @@ class LitellmBackend:
         except BackendError:
             raise
         except Exception as error:
-            raise self._translated(error) from error
+            raise self._translated(error, call.upstream_model) from error
         if call.is_stream:
             return _LitellmReply(cast(AsyncIterator[_Model], answer), call, self)
         return PlainReply(_without_other_counts(read_answer(_json(answer), backend=self._name), call))
@@ -160,7 +163,7 @@ class LitellmBackend:
         for name in set(addresses_in(messages)) - takes:
             raise untranslatable("messages", f"{name} is an address, which {self._name} cannot take; send it as base64")
 
-    def _translated(self, error: Exception) -> BackendError:
+    def _translated(self, error: Exception, model: str) -> BackendError:
         if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":
             return UpstreamTimeout(f"{self._name} sent no answer in time")
         status = getattr(error, "status_code", None)
@@ -173,12 +176,17 @@ class LitellmBackend:
         message = str(getattr(error, "message", ""))
         code = TOO_LONG if is_too_long(message.encode()) else None
         body = error_body(message, kind="invalid_request_error", code=code)
-        return error_from_status(status, headers, body, backend=self._name)
+        theirs = message.partition(" - ")[2].encode()  # "litellm.RateLimitError: VertexAIException - {...}"
+        made = error_from_status(status, headers, theirs if decode_object(theirs) else body, backend=self._name)
+        if not isinstance(made, UpstreamRejected):
+            return made
+        made.body = body
+        return made if isinstance(made, Untranslatable) else where_another_may_do(made, body, model)
 
-    def broken(self, error: Exception, *, is_started: bool) -> BackendError:
+    def broken(self, error: Exception, model: str, *, is_started: bool) -> BackendError:
         """The error for an exception in the middle of a stream."""
         if not is_started:
-            return self._translated(error)
+            return self._translated(error, model)
         kind = StreamStalled if isinstance(error, TimeoutError) else StreamBroken
         return kind(f"{self._name} broke off its answer ({type(error).__name__})")
 
@@ -193,13 +201,13 @@ class _LitellmReply:
         self._reader = OpenAIStreamReader(backend.name, wants_usage_chunk=call.wants_usage_chunk)
 
     async def __aiter__(self) -> AsyncGenerator[Chunk]:
-        reader, timeouts = self._reader, self._call.timeouts
+        reader, timeouts, model = self._reader, self._call.timeouts, self._call.upstream_model
         while True:
             try:
                 async with asyncio.timeout(timeouts.idle_seconds if reader.is_started else timeouts.first_byte_seconds):
                     piece = await anext(self._pieces, None)
             except Exception as error:
-                raise self._backend.broken(error, is_started=reader.is_started) from error
+                raise self._backend.broken(error, model, is_started=reader.is_started) from error
             document = None if piece is None else _json(piece)
             for chunk in reader.end() if document is None else reader.read(document):
                 yield _counted_once(_without_other_counts(chunk, self._call), document, self._call)

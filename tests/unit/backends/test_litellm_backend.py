@@ -189,6 +189,12 @@ ERRORS: list[tuple[Exception, type[BackendError]]] = [
     (error_named("AuthenticationError", 401), UpstreamAuth),
     (error_named("BadRequestError", 400), UpstreamRejected),
     (error_named("ContextWindowExceededError", 400, message="why: Input is too long."), Untranslatable),
+    (
+        error_named("NotFoundError", 404, message="why: The API deployment for this resource does not exist."),
+        Untranslatable,
+    ),
+    (error_named("BadRequestError", 400, message="why: This model does not support tools."), Untranslatable),
+    (error_named("BadRequestError", 400, message='why - {"message":"Your credit balance is too low"}'), UpstreamAuth),
     (error_named("InternalServerError", 500), UpstreamUnavailable),
     (error_named("APIResponseValidationError", 422), UnreadableAnswer),
     (error_named("APIError", 200), UnreadableAnswer),
@@ -207,6 +213,15 @@ async def test_its_errors_become_ours(error: Exception, kind: type[BackendError]
     assert "why" not in caught.value.message
     if isinstance(caught.value, UpstreamRejected):
         assert json.loads(caught.value.body)["error"]["message"].startswith("why")
+
+
+async def test_the_wait_that_vertex_names_is_read() -> None:
+    said = 'litellm.RateLimitError: VertexAIException - {"error":{"details":[{"retryDelay":"34s"}]}}'
+    with pytest.raises(RateLimited) as caught:
+        await LitellmBackend("b", complete=FakeLitellm(error_named("RateLimitError", 429, message=said))).open(
+            make_call()
+        )
+    assert caught.value.retry_after_seconds == 34.0
 
 
 async def stream_of(*steps: object) -> AsyncIterator[Piece]:
