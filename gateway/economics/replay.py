@@ -27,13 +27,14 @@ SAME = ModelOutcome()
 
 class Decided(NamedTuple):
     """`escalates_to`: models to ask if `model`'s answer fails verification, which checks its form if `verifies_format`
-    and its log-probabilities if `verifies_logprobs`."""
+    and its log-probabilities if `verifies_logprobs`. `order`: all that may answer, as they are tried; empty: any."""
 
     model: str
     quality: float | None
     escalates_to: tuple[str, ...] = ()
     verifies_format: bool = True
     verifies_logprobs: bool = True
+    order: tuple[str, ...] = ()
 
 
 class Decide(Protocol):
@@ -90,11 +91,13 @@ def decide_with(snapshot: Snapshot) -> Decide:
         except RequestError:
             return None
         decision, escalation = choice.decision, choice.escalation
+        chosen = (decision.model, decision.predicted_quality)
+        order = tuple([one.name for one in choice.order])
         if escalation is None:
-            return Decided(decision.model, decision.predicted_quality)
+            return Decided(*chosen, order=order)
         verify = escalation.verify
-        asks_logprobs = verify.min_mean_logprob is not None
-        return Decided(decision.model, decision.predicted_quality, decision.escalates_to, verify.format, asks_logprobs)
+        asks_logprobs, stronger = verify.min_mean_logprob is not None, decision.escalates_to
+        return Decided(*chosen, stronger, verify.format, asks_logprobs, (*order, *stronger))
 
     return decide
 
@@ -107,11 +110,15 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, changes: SlotChanges,
         tally.refused += 1
         tally.refused_down += _is_served_when_up(logged, facts, scenario)
         return
+    model, quality = _passed_on(logged, decided)
+    if model is None:
+        tally.refused += 1
+        tally.refused_down += 1
+        return
     is_cut = _is_cut(logged, decided)
     stands_now = _stands_now(decided, logged.verified)
     if decided.escalates_to and not (is_cut or stands_now or _repeats(decided, logged.verified)):
         tally.unverified += 1
-    model, quality = _passed_on(logged, decided)
     if model == logged.model:
         cost = _same_place(logged, scenario)
         first_token = logged.time_to_first_token_seconds
@@ -173,14 +180,22 @@ def _is_cut(logged: LoggedRequest, decided: Decided) -> bool:
     return is_again and logged.is_unfinished and bool(decided.escalates_to) and decided.verifies_format
 
 
-def _passed_on(logged: LoggedRequest, decided: Decided) -> tuple[str, float | None]:
-    """Whose answer the caller gets. An answer that was never verified counts as passing; a model that failed when asked
-    fails again."""
+def _fallen_back(logged: LoggedRequest, decided: Decided) -> str | None:
+    """Who answers where the chosen model is the logged one: whoever answered then or, if that model failed and the
+    rules no longer allow who answered instead, the next; None if there is no other."""
+    if not decided.order or logged.model in decided.order:
+        return logged.model
+    return next((model for model in decided.order if model != decided.model), None)
+
+
+def _passed_on(logged: LoggedRequest, decided: Decided) -> tuple[str | None, float | None]:
+    """Whose answer the caller gets; None: nobody's. An answer that was never verified counts as passing; a model that
+    failed when asked fails again."""
     verified = logged.verified
     if _is_cut(logged, decided):
         return decided.escalates_to[0], logged.facts.quality.get(decided.escalates_to[0])
     if verified is None and decided.model == logged.decided:
-        return logged.model, decided.quality
+        return _fallen_back(logged, decided), decided.quality
     if verified is None or verified.stood or not _repeats(decided, verified):
         return decided.model, decided.quality
     model = logged.model if logged.model in decided.escalates_to else decided.escalates_to[0]

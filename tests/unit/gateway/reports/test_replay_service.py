@@ -121,6 +121,20 @@ async def test_what_was_paid_for_who_would_be_refused_is_no_saving() -> None:
     assert any("The refused requests (2) are in no figure" in note for note in result.notes)
 
 
+@pytest.mark.parametrize(
+    ("allowed", "answers"),
+    [("mid-hosted, large", {"large": 1}), ("mid-hosted, third", {"third": 1}), ("mid-hosted", {})],
+)
+async def test_a_request_falls_back_only_to_what_the_rules_still_allow(allowed: str, answers: dict[str, int]) -> None:
+    """Its model had failed, and another answered: that one counted as answering even where the edit forbids it."""
+    rules = f"version: 1\nrules: [{{name: default, choose: {{from: [{allowed}], by: order}}}}]\n"
+    snapshot = make_snapshot(rules, [make_candidate(name) for name in ("mid-hosted", "large", "third")])
+    entry = msgspec.structs.replace(make_entry(1), model="large")
+    diff = replay([logged_request_of(entry)], scenario_of(snapshot))
+    assert diff.replayed.requests_by_model == answers
+    assert diff.refused == diff.refused_down == (not answers)
+
+
 async def test_who_moves_answers_as_long_as_shadow_calls_have_shown() -> None:
     rules = "version: 1\nrules: [{name: default, choose: {from: [large]}}]\n"
     document = parse_rules(rules, known_models=frozenset({"mid-hosted", "large"}))
