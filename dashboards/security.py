@@ -24,6 +24,8 @@ ANOTHER_SITE = (
     "This request came from another site, or through a proxy that did not pass on the Host header as your browser sent "
     "it (nginx does with `proxy_set_header Host $http_host;`). docs/dashboards.md says what a proxy needs."
 )
+TWO_LENGTHS = "This request has two lengths: Content-Length and Transfer-Encoding."
+"""A proxy in front may take the other one, and the rest of the body for the next visitor's request (RFC 9112, 6.3)."""
 STRANGERS_BYTES = 1 << 16
 """Longest body without a session: a form with a key. With longer ones anybody could fill our memory or disk."""
 MOST_BYTES = 8 << 20
@@ -55,6 +57,9 @@ class Guarded:
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if {"content-length", "transfer-encoding"} <= headers.keys():
+            await _refuse(scope, send, TWO_LENGTHS, 400)
+            return
         secret = session_cookie(headers.get("cookie"))
         is_change = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD")
         if is_change and not is_same_origin(headers.get("origin"), headers.get("host")):
@@ -159,10 +164,10 @@ async def _to_sign_in(scope: Scope, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _refuse(scope: Scope, send: Send, text: str) -> None:
+async def _refuse(scope: Scope, send: Send, text: str, status: int = 403) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": text})
         return
-    headers = [(b"content-type", b"text/plain; charset=utf-8")]
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": text.encode()})

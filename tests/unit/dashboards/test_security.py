@@ -137,6 +137,11 @@ def test_events_end_with_the_session() -> None:
     assert heard == ["before"]
 
 
+def test_a_request_with_two_lengths_is_the_last_of_its_connection(client: TestClient) -> None:
+    answer = client.post("/ui/sign-in", headers={"content-length": "5", "transfer-encoding": "chunked"})
+    assert (answer.status_code, answer.headers["connection"]) == (400, "close")
+
+
 def test_a_missing_host_is_never_the_same_origin() -> None:
     assert not is_same_origin("http://a", None)
     assert is_same_origin("https://a:1", "a:1")
