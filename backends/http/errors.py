@@ -59,6 +59,8 @@ _TOO_LONG: Final = re.compile(
 """How providers reject a prompt that another model may have room for: OpenAI and compatible servers, llama.cpp,
 Anthropic, Bedrock, Cohere, Copilot, DashScope, Gemini, Kimi, Perplexity, SGLang, TensorRT-LLM, TGI, vLLM, xAI, Z.ai.
 Our count of tokens, by which candidates are chosen, is an estimate."""
+_NEVER_FITS: Final = re.compile(rb"input or output tokens must be reduced", re.IGNORECASE)
+"""How OpenAI says with 429 that one request has more tokens than we may send in a minute."""
 _BADLY_WRITTEN: Final = re.compile(rb'"(?:tool_use_failed|json_validate_failed|output_parse_failed)"')
 """How Groq rejects what its model wrote, as if the request were at fault."""
 _SAYS_SO: Final = re.compile(r"prompt is too long|max_(?:completion_|output_)?tokens", re.IGNORECASE)
@@ -100,6 +102,8 @@ def error_from_status(
         return UpstreamUnavailable(message, status=status)
     if status in _AUTH or (status in _MAY_MEAN_AUTH and _names_our_account(body)):
         return UpstreamAuth(message, status=status)
+    if status == 429 and _NEVER_FITS.search(body):  # no wait mends it, and it says nothing about other requests
+        return Untranslatable(f"{message}: the request is larger than its limit of tokens per minute", status=413)
     if status == 429:
         wait = parse_retry_after(headers, now)
         wait = _retry_delay_in(body) if wait is None else wait

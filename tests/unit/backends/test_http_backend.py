@@ -122,8 +122,16 @@ async def test_what_this_model_alone_does_not_take_is_asked_of_the_next(message:
     assert (caught.value.status, caught.value.body) == (400, body)
 
 
-async def test_openrouters_404_of_a_model_without_tools_is_asked_of_the_next() -> None:
-    body = b'{"error":{"message":"No endpoints found that support tool use.","code":404}}'
+@pytest.mark.parametrize(
+    "message",
+    [
+        "No endpoints found that support tool use.",
+        "No allowed providers are available for the selected model.",
+        "No endpoints available matching your guardrail restrictions and data policy.",
+    ],
+)
+async def test_what_none_of_openrouters_providers_does_is_asked_of_the_next(message: str) -> None:
+    body = b'{"error":{"message":"%b","code":404}}' % message.encode()
     async with ScriptedProvider(Raw((body,), status=404, headers=JSON)) as provider:
         with pytest.raises(Untranslatable, match="does not support what was requested"):
             await ask(provider)

@@ -207,6 +207,15 @@ def test_when_to_retry_may_be_told_in_the_body(body: bytes, seconds: float | Non
         assert error.retry_after_seconds == expected
 
 
+def test_a_request_larger_than_its_limit_of_a_minute_is_asked_elsewhere_and_closes_no_key() -> None:
+    said = "Request too large for gpt-6 in organization org-x on tokens per min (TPM): Limit 30000, Requested 35000. "
+    error = {"message": f"{said}The input or output tokens must be reduced.", "code": "rate_limit_exceeded"}
+    body = msgspec.json.encode({"error": error})
+    for found in (from_status(429, body), error_from_event(error, backend="b", is_started=False)):
+        assert isinstance(found, Untranslatable)
+        assert (found.status, found.body) == (413, b"")
+
+
 def test_no_message_quotes_the_upstream() -> None:
     canary = "CANARY my secret prompt"
     body = msgspec.json.encode({"error": {"message": canary, "type": canary, "code": canary, "param": canary}})
