@@ -24,6 +24,7 @@ from local_engine.server.openai_answers import (
     whole_calls,
 )
 from local_engine.text.thinking import ThinkingSplit
+from local_engine.text.tool_calls import ToolCallParser
 
 
 async def deltas(admission: Admission, prepared: Prepared) -> AsyncGenerator[tuple[int, Delta]]:
@@ -116,8 +117,8 @@ def _choice(wire: AnswerWire, index: int, answer: Collected, prepared: Prepared)
     if wire.kind == "text":
         return entry | {"text": answer.text}
     thought, text = "", answer.text
-    if prepared.thinking is not None:
-        thought, text = ThinkingSplit(prepared.thinking).push(text, is_last=True)
+    if (thinking := _thinking_split(prepared)) is not None:
+        thought, text = thinking.push(text, is_last=True)
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if thought and prepared.shows_thoughts:
         message["reasoning_content"] = thought
@@ -135,12 +136,20 @@ def _tool_split(prepared: Prepared) -> ToolSplit | None:
     return ToolSplit(prepared.tools, most_calls=prepared.most_calls, takes_unmarked=prepared.calls_unmarked)
 
 
+def _thinking_split(prepared: Prepared) -> ThinkingSplit | None:
+    if prepared.thinking is None:
+        return None
+    if (tools := prepared.tools) is None:
+        return ThinkingSplit(prepared.thinking)
+    return ThinkingSplit(prepared.thinking, lambda: ToolCallParser(tools.keys(), tools, takes_unmarked=False))
+
+
 async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> AsyncGenerator[bytes]:
     """Server-sent events. A failure before the first event raises EngineError; a later one becomes an error event,
     without a [DONE]."""
     requests: dict[int, Request] = {}
     splits = [_tool_split(prepared) for _ in range(prepared.answers)]
-    thoughts = [ThinkingSplit(prepared.thinking) if prepared.thinking else None for _ in range(prepared.answers)]
+    thoughts = [_thinking_split(prepared) for _ in range(prepared.answers)]
     logprobs = [_logprobs(wire, prepared, answer) for answer in range(prepared.answers)]
     told = [0] * prepared.answers
 

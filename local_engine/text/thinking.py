@@ -1,16 +1,19 @@
 """Separates a model's thoughts from its answer: Qwen3, SmolLM3 and DeepSeek's distillations write thoughts between
 tags. Granite also writes its answer between tags, which are removed.
 
-A template that wants thoughts may write the opening tag itself, so that the answer begins inside.
+A template that wants thoughts may write the opening tag itself, so that the answer begins inside. Qwen3's thinking
+models sometimes omit the closing tag before a call: calls that end unclosed thoughts are the answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from local_engine.text.answer_text import overlap
+from local_engine.text.ending_calls import EndingCalls
 from local_engine.text.tokenizer import Tokenizer
+from local_engine.text.tool_calls import ToolCallParser
 from local_engine.text.tool_marks import SAID, SAYS, THINKS, THOUGHT
 
 _TAIL_TOKENS: Final = 16
@@ -63,7 +66,11 @@ class _Place(Enum):
 class ThinkingSplit:
     """Separates one answer's thoughts from its text, dropping blanks around both."""
 
-    def __init__(self, thinking: Thinking) -> None:
+    def __init__(self, thinking: Thinking, new_parser: Callable[[], ToolCallParser] | None = None) -> None:
+        """`new_parser` creates a parser of calls, for an answer that may have some."""
+        self._calls = None if new_parser is None else EndingCalls(new_parser)
+        # Blanks at the end of the thoughts so far.
+        self._blanks = ""
         self._is_open = thinking.is_open
         self._tags_answers = thinking.tags_answers
         self._place = _Place.BEGINS
@@ -110,14 +117,19 @@ class ThinkingSplit:
         return text[:end]
 
     def _think(self, *, is_last: bool) -> str:
-        if not self._has_thought:
-            self._held = self._held.lstrip()
         before, found, after = self._held.partition(THOUGHT)
+        end = len(before) if found or is_last else len(before) - overlap(before, THOUGHT)
+        text, self._held = before[:end], after if found else before[end:]
+        if self._calls is not None:
+            text, calls = self._calls.push(text, is_last=is_last and not found)
+            if found:
+                text += self._calls.close()
+            elif calls:
+                self._place, self._held = _Place.SAYS, calls
         if found:
-            self._place, self._held = _Place.THOUGHT, after
-            return before.rstrip()
-        end = len(before) if is_last else len(before) - overlap(before, THOUGHT)
-        thought = before[:end].rstrip()
+            self._place = _Place.THOUGHT
+        text = self._blanks + text if self._has_thought else text.lstrip()
+        thought = text.rstrip()
         self._has_thought = self._has_thought or bool(thought)
-        self._held = "" if is_last else before[len(thought) :]
+        self._blanks = text[len(thought) :]
         return thought

@@ -139,6 +139,14 @@ async def test_an_answer_cut_within_its_thoughts_has_no_text() -> None:
     assert usage["completion_tokens_details"]["reasoning_tokens"] == usage["completion_tokens"] == 9
 
 
+async def test_a_call_that_ends_unclosed_thoughts_is_found() -> None:
+    """It used to be part of the thoughts, and an agent's turn ended without a call."""
+    told, _ = await answer(f"<think>I look.\n{CALL}", tools=[WEATHER])
+    assert (told["reasoning_content"], told["content"], told["finish_reason"]) == ("I look.", None, "tool_calls")
+    told, _ = await answer(f"<think>I look.\n{CALL}")
+    assert told["reasoning_content"] == f"I look.\n{CALL}"
+
+
 async def test_calls_are_found_behind_thoughts_and_not_in_them() -> None:
     told, _ = await answer(f"<think>{CALL}?</think>\n{CALL}", tools=[WEATHER])
     assert told["reasoning_content"] == f"{CALL}?"

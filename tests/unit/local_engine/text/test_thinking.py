@@ -5,8 +5,10 @@ from tokenizers import AddedToken
 
 from local_engine.text.thinking import Thinking, ThinkingSplit, thinking_of
 from local_engine.text.tokenizer import Tokenizer
+from local_engine.text.tool_calls import ToolCallParser
 from tests.unit.local_engine.tiny_models import byte_level
 
+CALL = '<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>'
 TEMPLATE = (
     "{% for m in messages %}{{ m['content'] }}{% endfor %}"
     "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% elif opens %}<think>\n{% endif %}"
@@ -60,6 +62,30 @@ def test_tags_around_what_is_said_are_left_out(text: str, thought: str, said: st
             for place, piece in enumerate(split.push(text[at : at + step], is_last=at + step >= len(text))):
                 found[place] += piece
         assert found == [thought, said]
+
+
+@pytest.mark.parametrize(
+    ("text", "thought", "said"),
+    [
+        (f"<think>Hm.\n{CALL}\n", "Hm.", f"{CALL}"),
+        (f"<think>{CALL}\n{CALL}", "", f"{CALL}\n{CALL}"),
+        (f"<think>Like <tool_call>x or {CALL}: so {CALL}", f"Like <tool_call>x or {CALL}: so", CALL),
+        (f"<think>Like {CALL}.</think>\n{CALL}", f"Like {CALL}.", CALL),
+        (f"<think>Hm. {CALL}</think>", f"Hm. {CALL}", ""),
+        (f"<think>Hm. {CALL} No.", f"Hm. {CALL} No.", ""),
+        (f"<think>Hm. {CALL[:-14]}", "Hm.", CALL[:-14]),
+        ('<think>Hm. <tool_call>{"name": "f"', 'Hm. <tool_call>{"name": "f"', ""),
+        ("<think>Hm. <tool_", "Hm. <tool_", ""),
+        ("<think>a\n</thi <tool_call></thi", "a\n</thi <tool_call></thi", ""),
+    ],
+)
+def test_calls_that_end_unclosed_thoughts_are_the_answer(text: str, thought: str, said: str) -> None:
+    for step in (1, 2, 7, 100, len(text)):
+        split, found = ThinkingSplit(Thinking(is_open=False), lambda: ToolCallParser({"f"})), ["", ""]
+        for at in range(0, len(text), step):
+            for place, piece in enumerate(split.push(text[at : at + step], is_last=at + step >= len(text))):
+                found[place] += piece
+        assert (found[0], found[1].strip()) == (thought, said)
 
 
 def test_text_comes_as_soon_as_it_is_certain() -> None:
