@@ -226,6 +226,7 @@ class _Group(NamedTuple):
     booked_pico_usd: int
     tokens: int
     requests: int
+    unpriced_tokens: int
 
 
 async def _groups_of(connection: AsyncConnection, difference: Difference) -> list[_Group]:
@@ -235,8 +236,11 @@ async def _groups_of(connection: AsyncConnection, difference: Difference) -> lis
     booked: ColumnElement[int] = sum(paid, literal(0, BigInteger))
     cost = booked + hourly.c.adjustment_pico_usd
     tokens = hourly.c.input_tokens + hourly.c.output_tokens
+    unpriced = hourly.c.unpriced_requests - hourly.c.priced_later_requests
+    share = tokens * unpriced / func.nullif(hourly.c.requests, 0)
+    figures = (cost, booked, tokens, hourly.c.requests, func.coalesce(share, 0))
     query = (
-        select(hourly.c.hour, hourly.c.dimension_id, cost, booked, tokens, hourly.c.requests)
+        select(hourly.c.hour, hourly.c.dimension_id, *figures)
         .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
         .where(
             hourly.c.hour >= first,
@@ -248,9 +252,9 @@ async def _groups_of(connection: AsyncConnection, difference: Difference) -> lis
         .order_by(cost.desc(), hourly.c.hour, hourly.c.dimension_id)
     )
     found: dict[int, _Group] = {}
-    for hour, dimension_id, *figures in await connection.execute(query):
-        before = found.get(dimension_id, _Group(hour, dimension_id, 0, 0, 0, 0))
-        found[dimension_id] = _Group(*before[:2], *map(operator.add, before[2:], map(int, figures)))
+    for hour, dimension_id, *row in await connection.execute(query):
+        before = found.get(dimension_id, _Group(hour, dimension_id, 0, 0, 0, 0, 0))
+        found[dimension_id] = _Group(*before[:2], *map(operator.add, before[2:], map(int, row)))
     return sorted(found.values())
 
 
@@ -258,7 +262,12 @@ def _shares(amount_pico_usd: int, groups: Sequence[_Group]) -> dict[tuple[int, i
     """Divides the amount exactly, in proportion to cost; if corrections took all of it, to the cost as booked; without
     any, to tokens, else to requests. Shares of 0 are omitted."""
     by_figure = ([max(0, value) for value in figure] for figure in list(zip(*groups, strict=True))[2:])
-    weights = next((each for each in by_figure if any(each)), [1] * len(groups))
+    costs, booked, tokens, requests, unpriced = by_figure
+    known = costs if any(costs) else booked
+    if amount_pico_usd > 0 and (priced := sum(tokens) - sum(unpriced)) > 0:
+        whole = sum(known)  # requests without a price are in the amount, and cost what the others do
+        known = [cost + one * whole // priced for cost, one in zip(known, unpriced, strict=True)]
+    weights = next((each for each in (known, tokens, requests) if any(each)), [1] * len(groups))
     all_of_it = sum(weights)
     ends = [amount_pico_usd * upto // all_of_it for upto in accumulate(weights, initial=0)]
     shares = {group[:2]: end - start for group, (start, end) in zip(groups, pairwise(ends), strict=True)}

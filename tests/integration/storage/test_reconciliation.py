@@ -114,6 +114,24 @@ async def test_a_difference_of_what_has_no_price_is_shared_by_tokens(engine: Asy
     assert [row.adjustment_pico_usd for row in sums] == [6 * 10**12, 9 * 10**12]
 
 
+async def test_what_has_no_price_pays_its_part_of_a_bill(engine: AsyncEngine) -> None:
+    """The others paid for it: whoever called a tool without a price was charged nothing."""
+    at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+    priced = {"cost": Cost(output_pico_usd=4 * 10**12, list_pico_usd=4 * 10**12)}
+    unpriced = {"cost": None, "cost_lower_pico_usd": 0, "cost_upper_pico_usd": None}
+    for number, (team, given) in enumerate((("ads", priced), ("search", unpriced), ("search", priced))):
+        intent = make_intent(number, accepted_at_us=at, team=team)
+        await SqlLedger(engine).insert([make_entry(number, intent=intent, **given)])
+    service, books = ReconcileService(SqlReports(engine)), SqlAdjustments(engine)
+    for reference, dollars, paid in (("INV-7", "14", (6, 8)), ("INV-8", "7", (3, 4))):
+        compared = await service.compare("openai", HEADER + line(dollars))
+        assert await book_differences(compared, books, reference=reference, author="ada") == 1
+        sums = await SqlReports(engine).sums(SumsQuery(at, at + 86_400_000_000, ("team",)))
+        assert {row.group["team"]: row.corrected_cost_pico_usd for row in sums} == {
+            team: dollars * 10**12 for team, dollars in zip(("ads", "search"), paid, strict=True)
+        }
+
+
 async def test_what_a_wrong_export_took_out_comes_back_to_whose_it_was(engine: AsyncEngine) -> None:
     """It used to be shared by tokens, and whoever had used few expensive ones paid less than before."""
     at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
