@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final, Protocol, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from backends.errors import (
@@ -79,8 +80,12 @@ TAKE_ADDRESSES: Final = frozenset(
 )
 """litellm's prefixes of providers that get a picture's address as it is; for the others litellm fetches the picture, or
 may one day."""
-NOT_AS_BILLED: Final = ("cohere/", "cohere_chat/")
-"""Prefixes of models whose usage litellm counts with what Cohere adds to the prompt, and does not bill."""
+NOT_AS_BILLED: Final = (
+    *("cohere/", "cohere_chat/"),  # these with what Cohere adds to the prompt, and does not bill
+    *("replicate/", "sagemaker/", "predibase/", "petals/", "a2a/", "langgraph/", "langflow/"),
+    *("azure_ai/agents/", "bedrock/agentcore/", "vertex_ai/agent_engine/"),
+)
+"""Prefixes of models whose usage is litellm's own count, since their servers report no tokens, or not always."""
 TWICE_IN_STREAMS: Final = re.compile(r"bedrock/.*\bopenai\.")
 """Models in whose input Bedrock's ConverseStream, unlike Converse, counts what was read from and written to the cache.
 litellm adds that once more. It uses ConverseStream if there are tools, for one."""
@@ -199,6 +204,7 @@ class _LitellmReply:
         self._call = call
         self._backend = backend
         self._reader = OpenAIStreamReader(backend.name, wants_usage_chunk=call.wants_usage_chunk)
+        self._is_unreported = False
 
     async def __aiter__(self) -> AsyncGenerator[Chunk]:
         reader, timeouts, model = self._reader, self._call.timeouts, self._call.upstream_model
@@ -208,11 +214,26 @@ class _LitellmReply:
                     piece = await anext(self._pieces, None)
             except Exception as error:
                 raise self._backend.broken(error, model, is_started=reader.is_started) from error
-            document = None if piece is None else _json(piece)
+            document = None if piece is None else self._as_reported(_json(piece))
             for chunk in reader.end() if document is None else reader.read(document):
-                yield _counted_once(_without_other_counts(chunk, self._call), document, self._call)
+                counted = replace(chunk, usage=None) if self._is_unreported else chunk
+                yield _counted_once(_without_other_counts(counted, self._call), document, self._call)
             if document is None:
                 return
+
+    def _as_reported(self, document: bytes) -> bytes:
+        """The piece with the usage that the provider reported. litellm ends a stream with a new usage: the sum of
+        those in the pieces that it keeps, with nothing but their tokens, or if there were none its own count."""
+        pieces: object = getattr(self._pieces, "chunks", None)
+        if b'"usage"' not in document or not isinstance(pieces, list):
+            return document
+        usages = (getattr(piece, "usage", None) for piece in cast(list[object], pieces))
+        reported = [usage for usage in usages if usage is not None]
+        self._is_unreported = not reported
+        fields = decode_object(document)
+        if fields is None or len(reported) != 1:
+            return document
+        return msgspec.json.encode(fields | {"usage": msgspec.Raw(_json(reported[0]))})
 
     async def aclose(self) -> None:
         close = getattr(self._pieces, "aclose", None)

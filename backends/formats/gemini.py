@@ -154,16 +154,19 @@ def parse_content_usage(wire: object) -> Usage:
     def count(name: str) -> int:
         return token_count(usage.get(name), name)
 
-    thoughts, cached = count("thoughtsTokenCount"), count("cachedContentTokenCount")
+    thoughts, cached, prompt = (count(f"{name}TokenCount") for name in ("thoughts", "cachedContent", "prompt"))
     audio = _modality(usage.get("promptTokensDetails"), "AUDIO")
+    cached_audio = _modality(usage.get("cacheTokensDetails"), "AUDIO")
+    if cached > prompt:  # Vertex leaves it out, at times
+        prompt, audio = prompt + cached, audio + cached_audio
     return checked(
         Usage(
-            input_tokens=count("promptTokenCount") + count("toolUsePromptTokenCount"),
+            input_tokens=prompt + count("toolUsePromptTokenCount"),
             cached_input_tokens=cached,
             output_tokens=count("candidatesTokenCount") + thoughts,
             reasoning_tokens=thoughts,
             audio_input_tokens=audio,
-            cached_audio_tokens=min(_modality(usage.get("cacheTokensDetails"), "AUDIO"), audio, cached),
+            cached_audio_tokens=min(cached_audio, audio, cached),
             audio_output_tokens=_modality(usage.get("candidatesTokensDetails"), "AUDIO"),
             image_input_tokens=_modality(usage.get("promptTokensDetails"), "IMAGE"),
             image_output_tokens=_modality(usage.get("candidatesTokensDetails"), "IMAGE"),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,9 +26,11 @@ from backends.errors import (
 from backends.formats.past_thinking import carry, detail_of
 from backends.litellm_backend import LitellmBackend
 from backends.protocol import Call, Chunk, Timeouts
+from backends.usage import Usage
 from tests import read_stream
 from tests.scripted_provider import ScriptedProvider
 
+Json = dict[str, object]
 HELLO = [{"role": "user", "content": "hi"}]
 BODY = {"model": "auto", "messages": HELLO, "temperature": 0.5}
 
@@ -113,7 +116,7 @@ COUNTED = {"prompt_tokens": 2190, "completion_tokens": 7, "total_tokens": 2197}
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_what_cohere_does_not_bill_is_not_counted(*, is_stream: bool) -> None:
+async def test_what_litellm_counts_itself_is_no_usage(*, is_stream: bool) -> None:
     said = {"content": "hello"}
     choice = {"index": 0, "message": said, "delta": said, "finish_reason": "stop"}
     answer = Piece({"choices": [choice], "usage": COUNTED})
@@ -121,10 +124,50 @@ async def test_what_cohere_does_not_bill_is_not_counted(*, is_stream: bool) -> N
     async def pieces() -> AsyncIterator[Piece]:
         yield answer
 
-    for model, is_counted in (("azure/x", True), ("cohere/command-a", False)):
+    for model, is_counted in (("azure/x", True), ("cohere/command-a", False), ("replicate/meta/llama", False)):
         backend = LitellmBackend("b", complete=FakeLitellm(pieces() if is_stream else answer))
         chunks = await read_stream.collect(backend, make_call(model=model, stream=is_stream))
         assert any(chunk.usage for chunk in chunks) is is_counted
+
+
+class Wrapper:
+    """As litellm's, which keeps the provider's pieces, and sends a usage of its own at the end."""
+
+    def __init__(self, *reported: Json) -> None:
+        self.chunks = [SimpleNamespace(), *(SimpleNamespace(usage=Piece(usage)) for usage in reported)]
+        said = {"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}
+        self.pieces = [Piece({"choices": [said]}), Piece({"choices": [{"index": 0, "delta": {}}], "usage": COUNTED})]
+
+    def __aiter__(self) -> "Wrapper":
+        return self
+
+    async def __anext__(self) -> Piece:
+        if not self.pieces:
+            raise StopAsyncIteration
+        return self.pieces.pop(0)
+
+
+OF_XAI: Json = {
+    "prompt_tokens": 32,
+    "completion_tokens": 9,
+    "total_tokens": 135,
+    "completion_tokens_details": {"reasoning_tokens": 94},
+    "cost_in_usd_ticks": 15000000,
+}
+
+
+@pytest.mark.parametrize(
+    ("reported", "usage"),
+    [
+        ([], None),
+        ([OF_XAI], Usage(32, output_tokens=103, reasoning_tokens=94, charged_pico_usd=1_500_000_000)),
+        ([{"prompt_tokens": 2190}, {"completion_tokens": 7}], Usage(2190, output_tokens=7)),
+    ],
+)
+async def test_a_stream_is_booked_as_its_provider_reports_it(reported: list[Json], usage: Usage | None) -> None:
+    backend = LitellmBackend("b", complete=FakeLitellm(Wrapper(*reported)))
+    chunks = await read_stream.collect(backend, make_call(stream=True))
+    assert [chunk.usage for chunk in chunks if chunk.usage] == ([usage] if usage else [])
 
 
 @pytest.mark.parametrize(

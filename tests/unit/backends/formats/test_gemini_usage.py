@@ -33,6 +33,15 @@ def test_usage_puts_thoughts_inside_the_output() -> None:
     assert usage == Usage(3, output_tokens=1300, image_output_tokens=1290)
 
 
+def test_what_was_cached_is_input_if_vertex_counts_it_apart() -> None:
+    """Of BerriAI/litellm#42093."""
+    said = {"promptTokenCount": 5, "candidatesTokenCount": 20, "totalTokenCount": 25, "cachedContentTokenCount": 13710}
+    assert parse_content_usage(said) == Usage(13715, 13710, output_tokens=20)
+    heard = {"cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 13000}]}
+    usage = Usage(13715, 13710, output_tokens=20, audio_input_tokens=13000, cached_audio_tokens=13000)
+    assert parse_content_usage(said | heard) == usage
+
+
 @pytest.mark.parametrize(
     ("said", "tier"),
     [
@@ -58,7 +67,6 @@ BAD: list[object] = [
     {"promptTokenCount": -1},
     {"promptTokenCount": 2**63},
     {"promptTokenCount": "3"},
-    {"promptTokenCount": 3, "cachedContentTokenCount": 4},
     {"promptTokenCount": 3, "promptTokensDetails": [{"modality": "AUDIO", "tokenCount": -3}]},
 ]
 
