@@ -23,7 +23,9 @@ FORMATS: Final = (
     "iri-reference", "json-pointer", "regex", "relative-json-pointer", "time", "uri", "uri-reference", "uri-template",
     "uuid",
 )  # fmt: skip
-NAMED: Final = ("properties", "patternProperties", "$defs", "definitions")
+DEFINED: Final = ("$defs", "definitions")
+NAMED: Final = ("properties", "patternProperties", *DEFINED)
+UNITED: Final = ("allOf", "anyOf", "oneOf")
 LOWER: Final = ("minimum", "exclusiveMinimum")
 UPPER: Final = ("maximum", "exclusiveMaximum")
 BOUNDS: Final = LOWER + UPPER
@@ -44,38 +46,37 @@ def guided_schema(schema: Mapping[str, Any]) -> str:
     return json.dumps({**without_idle(schema), "x-guidance": style})
 
 
-def without_idle(schema: Any) -> Any:
+def without_idle(schema: Any, *, is_part: bool = False) -> Any:
     """The same schema without keywords, at any depth, that have no effect and would be rejected, and with bounds that
-    the library keeps to."""
+    the library keeps to. `is_part`: another schema may bound the same value."""
     if isinstance(schema, list):
-        return [without_idle(one) for one in cast(list[Any], schema)]
+        return [without_idle(one, is_part=is_part) for one in cast(list[Any], schema)]
     if not isinstance(schema, dict):
         return schema
     kept: dict[str, Any] = {}
     for key, value in cast(dict[str, Any], schema).items():
         if key in NAMED and isinstance(value, dict):
-            kept[key] = {name: without_idle(one) for name, one in cast(dict[str, Any], value).items()}
+            named = cast(dict[str, Any], value)
+            kept[key] = {name: without_idle(one, is_part=key in DEFINED) for name, one in named.items()}
         elif key in VALUES:
             kept[key] = value
         elif not _is_idle(key, value):
-            kept[key] = without_idle(value)
-    _part_bounds(kept)
+            kept[key] = without_idle(value, is_part=key in UNITED)
+    _part_bounds(kept, is_part=is_part or not kept.keys().isdisjoint(("$ref", *UNITED)))
     return kept
 
 
-def _part_bounds(schema: dict[str, Any]) -> None:
-    """Moves whole exclusive bounds less than one from the other bound towards it by a billionth: the library would
-    allow such a bound itself, without decimals. Parts of an `allOf` bound the same number."""
-    united = schema.get("allOf")
-    parts: list[Any] = [schema, *(united if isinstance(united, list) else ())]
-    known = [(part, key) for part in parts if isinstance(part, dict) for key in BOUNDS if _is_ordinary(part.get(key))]
-    lowest = max((part[key] for part, key in known if key in LOWER), default=-math.inf)
-    highest = min((part[key] for part, key in known if key in UPPER), default=math.inf)
-    if highest - lowest >= 1:
+def _part_bounds(schema: dict[str, Any], *, is_part: bool) -> None:
+    """Moves whole exclusive bounds by a billionth towards the other bound if that is less than one away, or may be: the
+    library would allow such a bound itself, without decimals."""
+    known = {key: schema[key] for key in BOUNDS if _is_ordinary(schema.get(key))}
+    lowest = max((known[key] for key in LOWER if key in known), default=-math.inf)
+    highest = min((known[key] for key in UPPER if key in known), default=math.inf)
+    if highest - lowest >= 1 and not is_part:
         return
-    for part, key in known:
-        if part[key] % 1 == 0:
-            part[key] += STEPS.get(key, 0)
+    for key, step in STEPS.items():
+        if key in known and known[key] % 1 == 0:
+            schema[key] += step
 
 
 def _is_ordinary(value: object) -> bool:

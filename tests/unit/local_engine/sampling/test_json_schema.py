@@ -59,6 +59,8 @@ INTEGER, NUMBER = {"type": "integer"}, {"type": "number"}
 STRING, OBJECT = {"type": "string"}, {"type": "object"}
 A = {"type": "object", "properties": {"a": INTEGER}, "required": ["a"]}
 TREE = {"$ref": "#/$defs/Node", "$defs": {"Node": A | {"properties": {"a": INTEGER, "next": {"$ref": "#/$defs/Node"}}}}}
+POSITIVE = {"$defs": {"P": NUMBER | {"exclusiveMinimum": 0}}}
+LEAST = {"$defs": {"L": {"minimum": 0.5}}}
 KEYWORDS: list[tuple[str, Schema, list[str], list[str]]] = [
     ("type", {"type": ["integer", "null"]}, ["1", "-7", "null"], ["1.5", '"1"', "true", "01", "[]", ""]),
     ("number", {"type": "number"}, ["1", "-0.5", "1e9", "2E-3"], [".5", "1.", "+1", "NaN", '"1"']),
@@ -71,6 +73,10 @@ KEYWORDS: list[tuple[str, Schema, list[str], list[str]]] = [
     ("near below", {"type": "number", "minimum": -1.5, "exclusiveMaximum": -1}, ["-1.5", "-1.1"], ["-1", "-1.0"]),
     ("near in parts", {"allOf": [{"exclusiveMinimum": 0}, {"maximum": 0.5}]} | NUMBER, ["0.1", "0.5"], ["0", "0.0"]),
     ("near beside", {"maximum": 0.5, "allOf": [{"exclusiveMinimum": 0}]} | NUMBER, ["0.1", "0.5"], ["0", "0.0"]),
+    ("near option", {"maximum": 0.5, "anyOf": [{"exclusiveMinimum": 0}]} | NUMBER, ["0.1", "0.5"], ["0", "0.0"]),
+    ("near reference", POSITIVE | {"$ref": "#/$defs/P", "maximum": 0.5}, ["0.1", "0.5"], ["0", "0.0"]),
+    ("near a reference", LEAST | {"$ref": "#/$defs/L", "exclusiveMaximum": 1} | NUMBER, ["0.6"], ["1", "1.0"]),
+    ("positive", {"anyOf": [{"type": "integer", "exclusiveMinimum": 0}, {"type": "null"}]}, ["1", "20"], ["0", "-1"]),
     ("multipleOf", {"type": "integer", "multipleOf": 7}, ["0", "-14", "49"], ["1", "48"]),
     ("minLength", {"type": "string", "minLength": 2, "maxLength": 3}, ['"é😀"', '"a\\nb"'], ['"a"', '"abcd"', '"😀"']),
     ("pattern", {"type": "string", "pattern": "^[a-c]+\\d$"}, ['"abc1"'], ['"abc"', '"1"', '"abc1x"']),
