@@ -41,20 +41,24 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)"
     rb"|(?:array|string) too long|(?:does not|should) match pattern|should have at most \d+|maximum number of items"
     rb"|maximum tools limit|too many images|at most \d+ \w+\(s\) may be provided|(?:image|pdf)[^\"]{0,40} exceeds? \d"
-    rb"|invalid schema for |\binput_schema\b|function_?declaration[^\"]{0,60}(?:name: |schema)",
+    rb"|invalid schema(?: for|:) |\binput_schema\b|function_?declaration[^\"]{0,60}(?:name: |schema)"
+    rb"|tools\.\d+\.custom: |schemas? (?:contains|is) too|too many strict tools"
+    rb"|unknown variant `\w+`, expected `text`|unsupported content\[\]",
     re.IGNORECASE,
 )
 """How providers reject what other models accept: a longer answer, more stop sequences, another effort, more tools,
 longer names, other schemas of tools or answers, messages in another order, more or larger pictures, or any. Anthropic,
-OpenAI, DashScope, DeepSeek, Fireworks, Gemini, Groq, Kimi, LM Studio, Mistral, OpenRouter, xAI, vLLM, Ollama."""
+OpenAI, DashScope, DeepSeek, Fireworks, Gemini, Groq, Kimi, llama.cpp, LM Studio, Mistral, Ollama, OpenRouter, vLLM,
+xAI."""
 _NO_SUCH_MODEL: Final = re.compile(
     rb'"(?:model_not_found|model_decommissioned|model_not_available|model_not_supported|unknown_model|invalid_model)"'
     rb"|model (?:does )?not exist|model not found|(?:unknown|invalid) model\b|is not a valid model"
+    rb"|supported API model names|\bmodel \S{1,100} is not supported\. Supported models"
     rb"|model identifier is invalid|on-demand throughput|deployment for this resource does not exist",
     re.IGNORECASE,
 )
 """How providers say, with any status, that they have no such model, or no longer: Azure, Bedrock, DeepSeek, Fireworks,
-Groq, Mistral, OpenRouter, Together, xAI, Z.ai."""
+Groq, Mistral, OpenRouter, Together, Voyage, xAI, Z.ai."""
 _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
     rb"|Extra inputs are not permitted, field|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field",
