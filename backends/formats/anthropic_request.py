@@ -16,7 +16,7 @@ from backends.formats.cache_marks import mark_prompt
 from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_fields import Tool, invalid, untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
-from backends.formats.json_objects import Fields, number, text_of
+from backends.formats.json_objects import Fields, integer, number, text_of
 from backends.formats.sampling import claude_effort, is_claude, is_older_claude
 from backends.formats.schema_subset import OpenObject
 from backends.formats.user_ids import user_of_anthropic
@@ -26,6 +26,7 @@ DEFAULT_MAX_TOKENS: Final = 8192
 """Anthropic requires a limit; this one is sent if the caller gave none."""
 DEFAULT_WITH_THOUGHTS: Final = 32_000
 """The same for newer models, which reason by default: reasoning counts towards the limit."""
+_LEAST_BUDGET: Final = 1024
 
 _EFFORTS: Final[Mapping[str, str]] = {
     "none": "low",
@@ -48,9 +49,11 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
     is_older = is_older_claude(call.upstream_model)
     if not all(sequence.strip() for sequence in view.stop):
         raise untranslatable("stop", "this model does not support stop sequences of white space only; leave them out")
+    thinking = _thinking_of_older(view, messages[-1]) if is_older else _thinking(view)
+    limit = DEFAULT_MAX_TOKENS + _budget(thinking) if is_older else DEFAULT_WITH_THOUGHTS
     body: Fields = {
         "model": call.upstream_model,
-        "max_tokens": view.max_output_tokens or (DEFAULT_MAX_TOKENS if is_older else DEFAULT_WITH_THOUGHTS),
+        "max_tokens": view.max_output_tokens or limit,
         "messages": messages,
     }
     system = [block for turn in view.turns if turn.role == "system" for block in _blocks(turn.parts)]
@@ -65,13 +68,13 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         "metadata": {"user_id": user_of_anthropic(user)} if (user := _user(view.fields)) else None,
         "service_tier": _SERVICE_TIERS.get(text_of(view.fields, "service_tier") or ""),
         "cache_control": view.fields.get("cache_control"),
-        "thinking": _thinking_of_older(view, messages[-1]) if is_older else _thinking(view),
+        "thinking": thinking,
         "stream": call.is_stream,
     }
     body |= {name: value for name, value in optional.items() if value}
     if call.cache_marks:
         mark_prompt(body, call.cache_marks, fixed_system=_fixed_system(view, len(system)))
-    return msgspec.json.encode(body | (_sampling(view, call.upstream_model) if is_older else {}))
+    return msgspec.json.encode(body | (_sampling(view, call.upstream_model, thinking) if is_older else {}))
 
 
 def _fixed_system(view: ChatView, blocks: int) -> int:
@@ -92,29 +95,50 @@ def _thinking(view: ChatView) -> Fields | None:
     asked = view.fields.get("thinking")
     if isinstance(asked, dict):
         fields = cast(Fields, asked)
-        if fields.get("type") != "enabled":
-            return fields if fields.get("type") in _THINKING_TYPES else None
+        if fields.get("type") != "enabled" or _is_forced(view):
+            return fields if fields.get("type") in _thinking_types(view) else None
         return _SUMMARISED | {name: value for name, value in fields.items() if name not in ("type", "budget_tokens")}
-    is_forced = view.tool_choice == "required" or isinstance(view.tool_choice, tuple)
-    return None if text_of(view.fields, "reasoning_effort") in (None, "none") or is_forced else _SUMMARISED
+    return None if text_of(view.fields, "reasoning_effort") in (None, "none") or _is_forced(view) else _SUMMARISED
+
+
+def _thinking_types(view: ChatView) -> tuple[str, ...]:
+    return ("disabled",) if _is_forced(view) else _THINKING_TYPES
+
+
+def _is_forced(view: ChatView) -> bool:
+    return view.tool_choice == "required" or isinstance(view.tool_choice, tuple)
 
 
 def _thinking_of_older(view: ChatView, last: Fields) -> Fields | None:
-    """`thinking` in Anthropic's own form only: others' `enabled` has no budget, which Anthropic requires. With a budget
-    a tool result must follow signed thinking, which no chat carries, so none is sent in the middle of tool calls."""
+    """`thinking` in Anthropic's own form only: others' `enabled` has no budget, which Anthropic requires. A budget goes
+    with no forced tool, no prefill and no limit as small, and a tool result must follow signed thinking, which no chat
+    carries: none is sent in the middle of tool calls."""
     asked = view.fields.get("thinking")
     if not isinstance(asked, dict):
         return None
     fields = cast(Fields, asked)
+    if fields.get("type") != "enabled":
+        return fields if fields.get("type") in _thinking_types(view) else None
     is_amid_calls = any(block["type"] == "tool_result" for block in cast(list[Fields], last["content"]))
-    has_budget = fields.get("type") == "enabled" and "budget_tokens" in fields and not is_amid_calls
-    return fields if has_budget or fields.get("type") in _THINKING_TYPES else None
+    if is_amid_calls or last["role"] == "assistant" or _is_forced(view) or "budget_tokens" not in fields:
+        return None
+    most = (view.max_output_tokens or 0) - 1
+    if most < 0 or _budget(fields) <= most:
+        return fields
+    return fields | {"budget_tokens": most} if most >= _LEAST_BUDGET else None
 
 
-def _sampling(view: ChatView, model: str) -> Fields:
+def _budget(thinking: Fields | None) -> int:
+    """The tokens to think with, which count towards the limit."""
+    return integer(thinking or {}, "budget_tokens") or 0
+
+
+def _sampling(view: ChatView, model: str, thinking: Fields | None) -> Fields:
     """Anthropic's temperature goes up to 1, OpenAI's to 2. Claude takes only one of temperature and top_p: of two, the
-    temperature, unless it is 1 and has no effect."""
+    temperature, unless it is 1 and has no effect. While it thinks it takes none but a top_p near 1."""
     temperature, top_p = number(view.fields, "temperature"), number(view.fields, "top_p")
+    if is_claude(model) and thinking and thinking.get("type") != "disabled":
+        return {"top_p": top_p} if top_p is not None and 0.95 <= top_p < 1 else {}
     said: Fields = {}
     if temperature is not None and not (temperature == 1 and top_p is not None):
         said["temperature"] = min(temperature, 1)

@@ -98,6 +98,46 @@ def test_no_budget_is_asked_for_where_anthropic_wants_back_what_it_thought(
     assert translate({"thinking": thinking, "messages": answered}).get("thinking") == later
 
 
+@pytest.mark.parametrize(
+    ("beside", "told"),
+    [
+        ({}, {"max_tokens": DEFAULT_MAX_TOKENS + 9000, "thinking": BUDGET | {"budget_tokens": 9000}}),
+        ({"max_tokens": 9001}, {"max_tokens": 9001, "thinking": BUDGET | {"budget_tokens": 9000}}),
+        ({"max_tokens": 4000}, {"max_tokens": 4000, "thinking": BUDGET | {"budget_tokens": 3999}}),
+        ({"max_tokens": 1024}, {"max_tokens": 1024}),
+    ],
+)
+def test_a_budget_is_less_than_the_limit(beside: Json, told: Json) -> None:
+    body = translate({"thinking": BUDGET | {"budget_tokens": 9000}} | beside)
+    assert {name: body[name] for name in ("max_tokens", "thinking") if name in body} == told
+
+
+@pytest.mark.parametrize("thinking", [BUDGET, ADAPTIVE])
+def test_claude_is_not_told_how_to_draw_tokens_while_it_thinks(thinking: Json) -> None:
+    sampled: Json = {"thinking": thinking, "temperature": 0, "top_p": 0.5}
+    assert translate(sampled).keys().isdisjoint({"temperature", "top_p"})
+    assert translate(sampled | {"top_p": 0.95})["top_p"] == 0.95
+    assert translate(sampled, model="deepseek-v4")["temperature"] == 0
+    assert translate(sampled | {"thinking": {"type": "disabled"}})["temperature"] == 0
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"tools": [TOOL], "tool_choice": "required"},
+        {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}},
+        {"messages": [*HI, {"role": "assistant", "content": "It"}]},
+    ],
+)
+def test_no_thinking_is_asked_for_with_a_forced_tool_or_a_prefill(beside: Json) -> None:
+    body = translate({"thinking": BUDGET, "temperature": 0} | beside)
+    assert "thinking" not in body
+    assert body["temperature"] == 0
+    for model, asked in ((OLDER, ADAPTIVE), (NEWER, ADAPTIVE), (NEWER, BUDGET)):
+        is_told = "thinking" in translate({"thinking": asked} | beside, model=model)
+        assert is_told == ("tools" not in beside)
+
+
 @pytest.mark.parametrize(("body", "expected"), FIELDS)
 def test_fields(body: Json, expected: Json) -> None:
     least = {"model": OLDER, "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
