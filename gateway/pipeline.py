@@ -146,10 +146,10 @@ class Pipeline:
             if incoming.batch_id is not None or not await self._came_up(refused):
                 raise  # a line of a batch comes again later, and can be given up meanwhile
             run = await acceptance.open(incoming, view, key, started_at)
-        if asked.accepted is not None:
-            asked.accepted(run.intent.request_id)
         run.rate_headers = rate_headers
         if resumed is not None:
+            if asked.accepted is not None:
+                asked.accepted(resumed.accepted(run.intent.request_id))
             run.previous_response_id, run.is_kept = resumed.previous, resumed.is_kept
         if run.intent.decision.exploration_pico_usd and self.exploration is not None:
             self.exploration.began(run.intent.request_id, run.intent.decision)

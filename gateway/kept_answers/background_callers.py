@@ -31,7 +31,7 @@ class Hearer(Caller, Protocol):
     outcome: Outcome
     why: BreakevenError | None
 
-    async def begin(self, response: Open, request_id: str) -> None:
+    async def begin(self, response: Open) -> None:
         """Tells the caller of the unfinished response. Nothing of the answer is taken before: the unfinished response
         was not kept yet, and would replace it."""
         ...
@@ -54,10 +54,10 @@ class Nobody:
 
     def outlive(self, seconds: float | None = None) -> None: ...
 
-    async def begin(self, response: Open, request_id: str) -> None:
+    async def begin(self, response: Open) -> None:
         self._is_expected.set()
         payload = response.document("in_progress")
-        await self._caller.start(status=_OK, content_type=JSON, headers={id_header("responses"): request_id})
+        await self._caller.start(status=_OK, content_type=JSON, headers=_headers(response))
         await self._caller.send(payload, chunk=Chunk(payload, is_done=True), is_last=True)
 
     async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
@@ -85,12 +85,12 @@ class BackgroundStream:
 
     def outlive(self, seconds: float | None = None) -> None: ...
 
-    async def begin(self, response: Open, request_id: str) -> None:
+    async def begin(self, response: Open) -> None:
         self._response = response
         self._events = self._opened.events(response.tenant, response.response_id)
         self._writer = EventWriter(self._events)
         self._keeping = asyncio.create_task(self._writer.keep())
-        await self._caller.start(status=_OK, content_type=EVENT_STREAM, headers={id_header("responses"): request_id})
+        await self._caller.start(status=_OK, content_type=EVENT_STREAM, headers=_headers(response))
         await self._tell_document(_CREATED, response.document("in_progress"))
         await self._writer.write()  # who comes with its id already finds that there are events
         self._is_expected.set()
@@ -155,3 +155,7 @@ class BackgroundStream:
         self._has_ended = kind in ENDS or kind == FAILED
         self._writer.add(number, event, is_end=self._has_ended)
         await self._caller.send(event, chunk=chunk, is_last=self._has_ended)
+
+
+def _headers(response: Open) -> dict[str, str]:
+    return {id_header("responses"): response.accepted.request_id}

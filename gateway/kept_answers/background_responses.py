@@ -17,11 +17,11 @@ from backends.formats.json_objects import decode_object, text_of
 from gateway.access.keys import KeyRecord
 from gateway.errors import BreakevenError, InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.background_callers import BackgroundStream, Hearer, Nobody
-from gateway.kept_answers.kept_responses import KeptResponses, items_of, too_large_to_wait
+from gateway.kept_answers.kept_responses import KeptResponses, too_large_to_wait
 from gateway.kept_answers.open_responses import Open, OpenResponses
 from gateway.ledger.entry import tenant_of
 from gateway.process.tasks import end_tasks, to_its_end
-from gateway.request.run import Caller, Incoming
+from gateway.request.run import Accepted, Caller, Incoming
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
@@ -44,7 +44,6 @@ class _Asked(msgspec.Struct):
     background: object = None
     stream: object = None
     store: object = None
-    input: msgspec.Raw = msgspec.Raw(b"null")
 
 
 _ASKED: Final = msgspec.json.Decoder(_Asked)
@@ -89,31 +88,31 @@ class BackgroundResponses:
         else:
             is_stream = asked.stream is True
             hearer = BackgroundStream(caller, self._opened) if is_stream else Nobody(caller)
-            await self._answer_unattended(incoming, asked, caller, hearer)
+            await self._answer_unattended(incoming, caller, hearer)
 
-    async def _answer_unattended(self, incoming: Incoming, asked: _Asked, caller: Caller, hearer: Hearer) -> None:
+    async def _answer_unattended(self, incoming: Incoming, caller: Caller, hearer: Hearer) -> None:
         key = self._answers.identify(incoming)
         if len(incoming.body) > self._kept.largest_turn_bytes:
             raise too_large_to_wait(self._kept.largest_turn_bytes)
-        accepted: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        accepted: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         apart = msgspec.structs.replace(incoming, cache_seconds=0, accepted=accepted.set_result)
         work = asyncio.create_task(self._answers.answer(apart, hearer))
         try:
             await asyncio.wait((work, accepted), return_when=asyncio.FIRST_COMPLETED)
             if not accepted.done():
                 await work  # raises
-            response = await self._open(tenant_of(key.team, key.id), incoming, asked, request_id=accepted.result())
+            response = await self._open(tenant_of(key.team, key.id), incoming, accepted.result())
             caller.outlive()
-            await self._follow(response, work, hearer, request_id=accepted.result())
+            await self._follow(response, work, hearer)
         finally:
             await end_tasks((work,))
 
-    async def _open(self, tenant: str, incoming: Incoming, asked: _Asked, *, request_id: str) -> Open:
+    async def _open(self, tenant: str, incoming: Incoming, accepted: Accepted) -> Open:
         fields = decode_object(incoming.body) or {}
         fields.pop("input", None)  # no document repeats it, and decoded it takes many times its bytes until the end
         previous = text_of(fields, "previous_response_id")
-        head = ResponseHead(f"resp_{request_id}", self._opened.now(), fields, previous, is_kept=True)
-        response = Open(tenant, head, items_of(bytes(asked.input)) or b"[]")
+        head = ResponseHead(f"resp_{accepted.request_id}", self._opened.now(), fields, previous, is_kept=True)
+        response = Open(tenant, head, accepted)
         try:
             await self._opened.open(response)
         except StoreDown as error:
@@ -123,10 +122,10 @@ class BackgroundResponses:
             ) from error
         return response
 
-    async def _follow(self, response: Open, work: "asyncio.Task[None]", hearer: Hearer, *, request_id: str) -> None:
+    async def _follow(self, response: Open, work: "asyncio.Task[None]", hearer: Hearer) -> None:
         """Until the response is finished, in whatever way, from when its caller is told of it."""
         try:
-            await hearer.begin(response, request_id)
+            await hearer.begin(response)
             if await self._is_given_up(response, work):
                 hearer.outcome = "cancelled"
         except BreakevenError as error:

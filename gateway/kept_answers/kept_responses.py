@@ -23,7 +23,7 @@ from gateway.kept_answers.kept_conversations import Belonging
 from gateway.kept_answers.record_store import pseudonym
 from gateway.kept_answers.sealing import Seal
 from gateway.request.many_values import require_bearable
-from gateway.request.run import Incoming
+from gateway.request.run import Accepted, Incoming
 
 log = logging.getLogger(__name__)
 DAY_SECONDS: Final = 86_400.0
@@ -76,6 +76,13 @@ class Resumed(msgspec.Struct, frozen=True):
     is_kept: bool
     belonging: Belonging | None = None
     is_background: bool = False
+
+    @property
+    def conversation_id(self) -> str | None:
+        return None if self.belonging is None else self.belonging.conversation_id
+
+    def accepted(self, request_id: str) -> Accepted:
+        return Accepted(request_id, self.items, self.previous, self.conversation_id)
 
 
 class _Asked(msgspec.Struct):
@@ -197,8 +204,7 @@ class KeptResponses:
         is_resting = self._monotonic() < self._resting_until and not resumed.is_background
         if len(response) + len(resumed.items) > self.largest_turn_bytes or is_resting:
             return
-        conversation_id = resumed.belonging.conversation_id if resumed.belonging is not None else None
-        turn = Turn(response, resumed.items, resumed.previous, conversation_id)
+        turn = Turn(response, resumed.items, resumed.previous, resumed.conversation_id)
         for left in reversed(range(TRIES if resumed.is_background else 1)):
             try:
                 await self.put(resumed.tenant, response_id, turn)

@@ -17,6 +17,7 @@ from gateway.errors import BreakevenError, RateLimitExceeded
 from gateway.kept_answers.kept_events import KeptEvents
 from gateway.kept_answers.kept_responses import KeptResponses, Turn, name_of
 from gateway.kept_answers.record_store import pseudonym
+from gateway.request.run import Accepted
 
 DEAD_SECONDS: Final = 60.0
 """How long after its writer's last sign of life a response counts as given up. Replicas' clocks differ by less."""
@@ -30,15 +31,19 @@ Outcome = Literal["in_progress", "incomplete", "cancelled", "failed"]
 
 
 class Open(msgspec.Struct, frozen=True):
-    """A response being written, and its input items as a JSON array."""
+    """A response being written, and its request."""
 
     tenant: str
     head: ResponseHead
-    items: bytes
+    accepted: Accepted
 
     @property
     def response_id(self) -> str:
         return self.head.response_id
+
+    def turn(self, response: bytes, *, is_open: bool = False) -> Turn:
+        asked = self.accepted
+        return Turn(response, asked.items, asked.previous, asked.conversation_id, is_open)
 
     def document(self, outcome: Outcome, why: BreakevenError | None = None) -> bytes:
         """What its caller sees of it, in JSON; `why` it failed."""
@@ -62,7 +67,7 @@ class OpenResponses:
 
     async def open(self, response: Open) -> None:
         await self.sign(response)
-        turn = Turn(response.document("in_progress"), response.items, None, is_open=True)
+        turn = response.turn(response.document("in_progress"), is_open=True)
         await self._kept.put(response.tenant, response.response_id, turn)
 
     async def sign(self, response: Open) -> None:
@@ -88,7 +93,7 @@ class OpenResponses:
         if turn is not None and mark == DELETED:
             await self._kept.forget(response.tenant, response.response_id)
         elif turn is not None and (turn.is_open or mark == CANCELLED):
-            await self._kept.put(response.tenant, response.response_id, Turn(document, response.items, None))
+            await self._kept.put(response.tenant, response.response_id, response.turn(document))
         return document
 
     async def shown(self, tenant: str, response_id: str, turn: Turn) -> bytes:

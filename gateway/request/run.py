@@ -44,6 +44,16 @@ class Observer(Protocol):
     def attempt_failed(self, candidate: Candidate, error: BackendError) -> None: ...
 
 
+class Accepted(msgspec.Struct, frozen=True):
+    """A request whose answer is kept: its own input items as a JSON array, and the kept response or the conversation
+    that it continues."""
+
+    request_id: str
+    items: bytes
+    previous: str | None
+    conversation_id: str | None
+
+
 class Incoming(msgspec.Struct, frozen=True):
     """One request as the HTTP layer received it. `cache_seconds` is the caller's use of the response cache: None means
     unspecified, 0 off. `headers` are those that go upstream (`backends.protocol.Call`). `batch_id` is set for lines of
@@ -61,8 +71,8 @@ class Incoming(msgspec.Struct, frozen=True):
     """The model, if the path names it and not the body."""
     is_stream: bool = False
     """Whether it streams, if the path tells and not the body."""
-    accepted: Callable[[str], None] | None = None
-    """Is told the request's id once it is accepted. Set where nobody waits for the answer, which is fetched later."""
+    accepted: Callable[[Accepted], None] | None = None
+    """Is told once it is accepted. Set where nobody waits for the answer, which is fetched later."""
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -12,17 +12,18 @@ from backends.protocol import Chunk
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 from gateway.api.kept_responses import ask_kept_response
-from gateway.errors import BodyTooLarge, Overloaded, StoreDown
+from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.background_responses import BackgroundResponses
 from gateway.kept_answers.keeping_caller import keeping
-from gateway.kept_answers.kept_responses import KeptResponses, Resumed
+from gateway.kept_answers.kept_responses import KeptResponses, Resumed, Turn
 from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.kept_answers.open_responses import DEAD_SECONDS, Open, OpenResponses
 from gateway.ledger.entry import Status, tenant_of
-from gateway.request.run import Incoming
+from gateway.request.run import Accepted, Incoming
 from tests.rig import KEY, RecordingCaller, Rig
 
 TENANT = tenant_of("red", "key-1")
+ACCEPTED = Accepted("1", b"[]", None, None)
 
 
 class FailingTurns(MemoryTurns):
@@ -75,8 +76,8 @@ class Background:
         body = json.dumps({"model": "a", "input": "hello", "background": True, **asked}).encode()
         return asyncio.create_task(self.responses.answer(Incoming("responses", f"Bearer {KEY}", body), self.caller))
 
-    async def begun(self) -> "asyncio.Task[None]":
-        task = self.begin()
+    async def begun(self, **asked: object) -> "asyncio.Task[None]":
+        task = self.begin(**asked)
         async with asyncio.timeout(60):
             while not (self.caller.is_complete and self.rig.one.calls):
                 await asyncio.sleep(0)
@@ -91,7 +92,7 @@ class Background:
 
 @pytest.mark.parametrize("named", ["conv_1", {"id": "conv_1"}])
 def test_it_names_its_conversation_from_the_beginning_unless_nothing_was_appended(named: object) -> None:
-    opened = Open(TENANT, ResponseHead("resp_1", 1, {"model": "a", "conversation": named}), b"[]")
+    opened = Open(TENANT, ResponseHead("resp_1", 1, {"model": "a", "conversation": named}), ACCEPTED)
     assert json.loads(opened.document("in_progress"))["conversation"] == {"id": "conv_1"}
     assert "conversation" not in json.loads(opened.document("failed"))
 
@@ -212,6 +213,35 @@ async def test_who_is_told_of_a_cancellation_that_it_was_cancelled_is_never_told
     assert open_still is not None
     told = await made.opened.shown(TENANT, response_id, open_still)
     assert (json.loads(told)["status"], (await made.shown())["status"]) == ("cancelled", "cancelled")
+
+
+async def test_what_it_continues_is_known_while_it_is_written_and_after_it_was_cancelled() -> None:
+    made = Background()
+    before = {"id": "resp_before", "output": [{"type": "message", "role": "assistant", "content": "hi"}]}
+    asked = b'[{"type":"message","role":"user","content":"hello"}]'
+    await made.kept.put(TENANT, "resp_before", Turn(json.dumps(before).encode(), asked, None))
+    task = await made.begun(previous_response_id="resp_before", input="and more")
+    response_id = json.loads(made.caller.body)["id"]
+    for _ in range(2):
+        turn = await made.kept.find(TENANT, response_id)
+        assert turn is not None
+        assert len(await made.kept.input_items(TENANT, turn)) == 3
+        await made.opened.cancel(TENANT, response_id)
+        await task
+    again = Incoming("responses", None, json.dumps({"input": "go on", "previous_response_id": response_id}).encode())
+    resumed, _ = await made.kept.resume(again, TENANT)
+    said = [item["content"] for item in json.loads(resumed.body)["input"]]
+    assert said == ["hello", "hi", "and more", "go on"]
+
+
+async def test_a_cancelled_turn_of_a_conversation_is_not_continued_without_it() -> None:
+    made = Background()
+    accepted = Accepted("1", b"[]", None, "conv_bk_1")
+    opened = Open(TENANT, ResponseHead("resp_1", 1, {"model": "a"}), accepted)
+    await made.opened.open(opened)
+    await made.opened.close(opened, "cancelled")
+    with pytest.raises(InvalidRequest, match="belongs to a conversation"):
+        await made.kept.resume(Incoming("responses", None, b'{"previous_response_id": "resp_1", "input": "x"}'), TENANT)
 
 
 async def test_an_input_is_not_held_decoded_until_the_end() -> None:

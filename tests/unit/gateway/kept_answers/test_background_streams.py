@@ -13,7 +13,7 @@ from gateway.kept_answers.kept_events import PAGE_BYTES, EventWriter, KeptEvents
 from gateway.kept_answers.open_responses import DEAD_SECONDS, Open
 from gateway.kept_answers.resumed_stream import ResumedStream
 from gateway.ledger.entry import Status
-from tests.unit.gateway.kept_answers.test_background_responses import TENANT, Background
+from tests.unit.gateway.kept_answers.test_background_responses import ACCEPTED, TENANT, Background
 from tests.waiting import until
 
 
@@ -116,10 +116,10 @@ async def test_events_that_cannot_be_kept_at_once_are_kept_later() -> None:
 async def test_a_used_up_budget_ends_it_incomplete_for_whoever_fetches_it_too() -> None:
     made = Streamed()
     made.response_id = "resp_1"
-    response = Open(TENANT, ResponseHead("resp_1", 1, {"model": "a", "background": True}), b"[]")
+    response = Open(TENANT, ResponseHead("resp_1", 1, {"model": "a", "background": True}), ACCEPTED)
     await made.opened.open(response)
     stream = BackgroundStream(made.caller, made.opened)
-    await stream.begin(response, "1")
+    await stream.begin(response)
     await stream.send(b'event: response.incomplete\ndata: {"type":"response.incomplete"}\n\n', is_last=True)
     await stream.end(await made.opened.close(response, stream.outcome, stream.why))
     last = parsed(made.caller.body)[-1]
