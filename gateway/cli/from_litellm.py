@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.asked import AsJson
+from gateway.cli.show_table import visible
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import Home
@@ -119,7 +120,7 @@ def _tell(out: Path, written: list[str], made: Draft) -> None:
     ):
         if lines:
             print(f"\n{title}:")
-            print("\n".join(f"  {line}" for line in lines))
+            print("\n".join(f"  {visible(line)}" for line in lines))
     print(f"\nThen: BREAKEVEN_HOME={out} breakeven check, and breakeven serve.")
 
 

@@ -15,7 +15,7 @@ from rich.table import Column, Table
 
 from gateway.cli.asked import AsJson
 from gateway.cli.from_litellm import read_merged
-from gateway.cli.show_table import show_table
+from gateway.cli.show_table import show_table, visible
 from gateway.cli.state import AUTHOR, State, open_state
 from gateway.clock import now_us
 from gateway.config.settings import read_text
@@ -226,7 +226,7 @@ def _tell(outcome: Outcome, *, dry_run: bool) -> None:
     ):
         if lines:
             print(f"\n{title}:")
-            print("\n".join(f"  {line}" for line in lines))
+            print("\n".join(f"  {visible(line)}" for line in lines))
     if outcome.rates:
         print("\nRates of teams, to be put into breakeven.yaml:")
         print(yaml.safe_dump({"limits": {"teams": dict(outcome.rates)}}, sort_keys=False).rstrip())

@@ -74,7 +74,7 @@ def key(alias: str = "shop", **columns: Any) -> dict[str, Any]:
 def test_keys_are_made_and_listed_with_whose_their_secrets_are(home: Home, tmp_path: Path) -> None:
     given = answers(
         tmp_path,
-        key(team_id="t", max_budget=5, budget_duration="1d", spend=0.1),
+        key(team_id="t", max_budget=5, budget_duration="1d", spend=0.1, allowed_routes=["\x1b[2J\n"]),
         key("old", expires="2020-01-01T00:00:00Z"),
         teams=[
             {"team_id": "t", "team_alias": "Red", "rpm_limit": 9, "max_budget": 7, "budget_duration": "30d"},
@@ -84,6 +84,7 @@ def test_keys_are_made_and_listed_with_whose_their_secrets_are(home: Home, tmp_p
     tried = run("import-litellm", *given, "--dry-run")
     assert " shop Red all $5 / day $0.1 would be made" in tried
     assert "old: it has expired" in tried
+    assert "\x1b" not in tried
     assert "1 key would be made, 0 here before, 1 left out." in tried
     assert json.loads(run("list", "--json")) == []
     said = run("import-litellm", *given)
