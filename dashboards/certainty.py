@@ -1,5 +1,8 @@
-"""Banners for a sum of costs: which part is simulated, what is left out, and what is estimated. Pure."""
+"""Banners for a sum of costs: which part is simulated, what is left out, what is estimated, and what nobody asked for.
+Pure."""
 
+from decimal import Decimal
+from html import escape
 from typing import Any
 
 from dashboards import display, markup
@@ -48,6 +51,38 @@ def left_out(total: dict[str, Any]) -> str:
     if total["cost_lower_usd"] != total["cost_upper_usd"]:
         found += _banner(_between(total))
     return found
+
+
+def off_path(found: dict[str, Any]) -> str:
+    """What shadow calls and their judge cost, of a cost report or an overview. Empty if they cost nothing."""
+    parts = (("shadow calls", found["shadow_usd"]), ("the judge of their answers", found["judge_usd"]))
+    costs = [f"{what} cost {display.dollars(usd)}" for what, usd in parts if Decimal(usd)]
+    if not costs:
+        return ""
+    return _banner(f"Of this spend, {' and '.join(costs)}: the gateway's own requests, which belong to no team.")
+
+
+def of_groups(found: dict[str, Any]) -> str:
+    """All banners of a cost report. Empty if there is nothing to say."""
+    said = ""
+    if found["unallocated_share"]:
+        share, usd = display.share(found["unallocated_share"]), display.dollars(found["unallocated_usd"])
+        said = _banner(f"{share} of this spend ({usd}) has no owner among these groups.")
+    return said + off_path(found) + simulated(found["total"]) + left_out(found["total"])
+
+
+def without_team(found: dict[str, Any], keys: str) -> str:
+    """What keys without a team spent, of an overview; `keys` is the address of their list. Empty if nothing. Nobody can
+    give shadow calls and their judge a team, so they do not count."""
+    usd = Decimal(found["unallocated_usd"]) - Decimal(found["shadow_usd"]) - Decimal(found["judge_usd"])
+    spent = Decimal(found["total"]["cost_usd"])
+    if not usd or not spent:
+        return ""
+    share = display.share(float(usd / spent))
+    return _banner(
+        f"{share} of the spend ({display.dollars(usd)}) belongs to no team. Give "
+        f'<a href="{escape(keys)}">its keys</a> a team to allocate it.'
+    )
 
 
 def _between(total: dict[str, Any]) -> str:

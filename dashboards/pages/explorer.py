@@ -19,7 +19,7 @@ COSTS = "/admin/v1/reports/costs"
 LAST_ROW = 1_000_000
 """More rows than any report has."""
 TIMES = ("hour", "day", "week", "month", "quarter")
-DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "tag", *TIMES)
+DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "operation", "tag", *TIMES)
 FILTERS = ("team", "project", "key", "model", "backend", "rule", "tag")
 MOST_BARS = 12
 FIGURE_COLUMNS = (
@@ -61,12 +61,7 @@ async def build(view: View) -> None:
     against, key_names = compared(found), labels(found["key_names"])
     if part.number == 1:  # further parts of the table come without it
         _spend_chart(view, found, _to_draw(found), found["groups"] - gone, key_names)
-    if found["unallocated_share"]:
-        html(
-            f'<div class="be-banner">{display.share(found["unallocated_share"])} of this spend '
-            f"({display.dollars(found['unallocated_usd'])}) has no owner among these groups.</div>"
-        )
-    if said := certainty.simulated(found["total"]) + certainty.left_out(found["total"]):
+    if said := certainty.of_groups(found):
         html(said)
     if found["as_of"]:
         html(f'<div class="be-banner">{escape(_closed(found["as_of"]))}</div>')

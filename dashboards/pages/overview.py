@@ -203,15 +203,9 @@ def month_tiles(found: dict[str, Any], budget: dict[str, Any] | None, *, has_ren
 
 
 def _notes(found: dict[str, Any], view: View) -> None:
-    if said := certainty.left_out(found["total"]):
+    keys = view.link("/explorer", by="team", then="key")
+    if said := certainty.left_out(found["total"]) + certainty.off_path(found) + certainty.without_team(found, keys):
         html(said)
-    if found["unallocated_share"]:
-        html(
-            f'<div class="be-banner">{display.share(found["unallocated_share"])} of the spend '
-            f"({display.dollars(found['unallocated_usd'])}) belongs to no team. Give "
-            f'<a href="{escape(view.link("/explorer", by="team", then="key"))}">its keys</a> a team to allocate it.'
-            "</div>"
-        )
 
 
 def spend_table(points: list[dict[str, Any]], bucket: str) -> str:

@@ -140,8 +140,8 @@ class Books:
             earlier=None if then is None else _earlier_costs(then, found.rows, len(ceased)),
             unallocated_usd=known_usd(unallocated),
             unallocated_share=None if unallocated is None or not spent else unallocated / spent,
-            shadow_usd=format_usd(_cost(one for one in total.parts if one.group["operation"] == SHADOW)),
-            judge_usd=format_usd(_cost(one for one in total.parts if one.group["operation"] == JUDGE)),
+            shadow_usd=_of_operation(total, SHADOW),
+            judge_usd=_of_operation(total, JUDGE),
             idle=idle,
             savings=savings(self._of.snapshot(), total.parts, idle) if is_whole else [],
             saved_by_prompt_caches_usd=format_usd(saved_by_caches(self._of.snapshot(), total.parts)),
@@ -191,6 +191,8 @@ class Books:
             idle=idle,
             unallocated_share=teamless / spent if spent else None,
             unallocated_usd=format_usd(teamless),
+            shadow_usd=_of_operation(total, SHADOW),
+            judge_usd=_of_operation(total, JUDGE),
             spend=[
                 SpendPoint(
                     start=_start(row.group[bucket] or ""),
@@ -240,6 +242,10 @@ class Books:
         more = [replace(asked, by=by) for by in others]
         groups, total, finer, by_kind, *rest = await self._store.sums_together([*tables, *parts, *more])
         return Grouped(tables[0], groups, finer), Grouped(tables[1], total, by_kind), rest
+
+
+def _of_operation(table: Grouped, operation: str) -> str:
+    return format_usd(_cost(one for one in table.parts if one.group["operation"] == operation))
 
 
 async def _total(table: Grouped) -> CostRow:

@@ -267,7 +267,8 @@ class SpendPoint(BaseModel):
 
 
 class Overview(BaseModel):
-    """The key figures of one period."""
+    """The key figures of one period. `unallocated_usd` is spend without a team; shadow calls (`shadow_usd`) and their
+    judge (`judge_usd`) are part of it, as they have none."""
 
     since: datetime
     until: datetime
@@ -278,6 +279,8 @@ class Overview(BaseModel):
     idle: IdleCost | None
     unallocated_share: float | None
     unallocated_usd: str
+    shadow_usd: str
+    judge_usd: str
     spend: list[SpendPoint]
     books_begin: datetime | None = Field(description="The ledger's first hour with a request; null: it is empty")
     earlier: EarlierCosts | None

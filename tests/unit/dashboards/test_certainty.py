@@ -1,5 +1,7 @@
 """Banners of a sum of costs: the part that nobody bills, what is left out, and its bounds."""
 
+import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -57,3 +59,27 @@ def test_what_is_left_out_or_estimated_is_told(changed: dict[str, Any], said: st
 )
 def test_a_chart_of_nothing_is_a_sentence(changed: dict[str, Any], said: str) -> None:
     assert said in certainty.nothing_spent({**EXACT, **changed})
+
+
+@pytest.mark.parametrize(
+    ("shadow", "judge", "unallocated", "said"),
+    [
+        ("0", "0", "0", ""),
+        ("0", "0", "1", "10.0 % of the spend ($1.00) belongs to no team. Give its keys a team to allocate it."),
+        (
+            "0.5", "0.25", "0.75",
+            "Of this spend, shadow calls cost $0.500 and the judge of their answers cost $0.250: the gateway's own "
+            "requests, which belong to no team.",
+        ),
+        (
+            "0.5", "0", "1.5",
+            "Of this spend, shadow calls cost $0.500: the gateway's own requests, which belong to no team."
+            "10.0 % of the spend ($1.00) belongs to no team. Give its keys a team to allocate it.",
+        ),
+    ],
+)  # fmt: skip
+def test_only_keys_can_be_given_a_team(shadow: str, judge: str, unallocated: str, said: str) -> None:
+    """Shadow calls and their judge have none, and were told as spend whose keys want a team."""
+    found = {"shadow_usd": shadow, "judge_usd": judge, "unallocated_usd": unallocated, "total": {"cost_usd": "10"}}
+    banners = certainty.off_path(found) + certainty.without_team(found, "explorer?by=key")
+    assert unescape(re.sub("<[^>]+>", "", banners)) == said

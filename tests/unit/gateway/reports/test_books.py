@@ -235,6 +235,7 @@ async def test_the_overview_adds_up(month: Month) -> None:
     assert spend == sum(Decimal(row.cost_usd) for row in found.models) == Decimal(found.total.cost_usd)
     teamless = [entry for entry in month.entries if entry.intent.team is None]
     assert found.unallocated_usd == format_usd(sum(e.cost.total_pico_usd for e in teamless if e.cost is not None))
+    assert (found.shadow_usd, found.judge_usd) == (format_usd(0), format_usd(0))
     for one in found.savings:
         idle = Decimal(found.idle.idle_usd) if found.idle else Decimal(0)
         assert Decimal(one.saved_usd) == pytest.approx(
