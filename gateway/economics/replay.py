@@ -115,6 +115,7 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, changes: SlotChanges,
         tally.refused += 1
         tally.refused_down += 1
         return
+    tally.failed += bool(logged.failed_at) and not logged.failed_at.issuperset(decided.order or (decided.model,))
     is_cut = _is_cut(logged, decided)
     stands_now = _stands_now(decided, logged.verified)
     if decided.escalates_to and not (is_cut or stands_now or _repeats(decided, logged.verified)):

@@ -44,7 +44,7 @@ class Verified(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
     """A settled request. `decided` is the model that was chosen: if another answered instead, it failed, and fails
-    again in the replay; so does a request that nobody answered (`has_failed`).
+    again in the replay; so does a request that nobody answered, of those who were asked (`failed_at`).
 
     `cost_pico_usd` is everything charged, failed attempts included; None: unknown. `verified` None: no answer was
     verified. `is_unfinished`: the answer was cut or filtered and not verified; its form would have failed.
@@ -60,7 +60,7 @@ class LoggedRequest:
     total_seconds: float
     verified: Verified | None = None
     decided: str | None = None
-    has_failed: bool = False
+    failed_at: frozenset[str] = frozenset()
     is_unfinished: bool = False
 
     @property
@@ -97,9 +97,16 @@ def logged_request_of(entry: Entry) -> LoggedRequest:
         total_seconds=entry.total_seconds,
         verified=verified,
         decided=decision.model,
-        has_failed=entry.status is Status.failed,
+        failed_at=_failed_at(entry),
         is_unfinished=_is_unfinished(entry),
     )
+
+
+def _failed_at(entry: Entry) -> frozenset[str]:
+    """Empty if there was an answer."""
+    if entry.status is not Status.failed:
+        return frozenset()
+    return frozenset((entry.model, *(one.model for one in entry.attempts)))
 
 
 def _is_unfinished(entry: Entry) -> bool:

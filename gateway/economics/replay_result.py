@@ -39,9 +39,9 @@ class ReplayDiff:
     """`refused` requests found no model under the new rules and are on neither side. The answers of `unverified` ones
     would be verified with unknown outcome: they count as passing.
 
-    `refused_down` of the refused ones were refused only because models were down then. `failed` of the moved ones got
-    no answer in the log. `cached_tokens` of the moved ones were read from a prompt cache and count as fresh; if cached
-    at the new model, they would cost `cached_pico_usd` less.
+    `refused_down` of the refused ones were refused only because models were down then. `failed` ones got no
+    answer in the log, and others would be asked for it now. `cached_tokens` of the moved ones were read from a prompt
+    cache and count as fresh; if cached at the new model, they would cost `cached_pico_usd` less.
     """
 
     requests: int
@@ -120,7 +120,6 @@ class Tally:
 
     def note_move(self, logged: LoggedRequest, model: str, cost: int | None) -> None:
         self.moved += 1
-        self.failed += logged.has_failed
         known = None if cost is None or logged.cost_pico_usd is None else cost - logged.cost_pico_usd
         row = self.moves.setdefault((logged.model, model), [0, 0, 0])
         row[0] += 1

@@ -157,7 +157,10 @@ def _result(diff: ReplayDiff, since_us: int, until_us: int, *, is_cut: bool) -> 
             "when they were logged."
         )
     if diff.failed:
-        notes.append(f"{diff.failed:,} requests that would move got no answer then and count as if they failed again.")
+        notes.append(
+            f"{diff.failed:,} requests got no answer then and would be sent to other models now: they count as if "
+            "those failed too."
+        )
     if diff.cached_pico_usd > 0:
         notes.append(
             f"{diff.cached_tokens:,} input tokens of the requests that would move were read from a prompt cache and "

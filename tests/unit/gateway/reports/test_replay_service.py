@@ -181,7 +181,12 @@ async def test_who_got_no_answer_counts_as_if_there_were_none_again() -> None:
     }
     result = await to_large(Log([1, 2], **nothing))
     assert (result.moved_requests, Decimal(result.cost_after_usd)) == (2, 0)
-    assert any("2 requests that would move got no answer then" in note for note in result.notes)
+    assert any("2 requests got no answer then and would be sent to other models" in note for note in result.notes)
+    for allowed, is_said in (("mid-hosted, large", True), ("mid-hosted", False)):
+        rules = f"version: 1\nrules: [{{name: default, choose: {{from: [{allowed}], by: order}}}}]\n"
+        snapshot = make_snapshot(rules, [make_candidate(name) for name in ("mid-hosted", "large")])
+        diff = replay([logged_request_of(make_entry(1, **nothing))], scenario_of(snapshot))
+        assert (diff.failed, diff.moved) == (is_said, 0), "an edit that adds a model to fall back to"
 
 
 async def test_who_is_refused_because_models_were_down_is_told_apart() -> None:
