@@ -180,6 +180,8 @@ def _tools(fields: Fields) -> Iterator[Tool]:
 
 
 def _tool_choice(choice: object) -> ToolChoice | None:
+    if choice == "any":  # Mistral's word
+        return "required"
     if choice is None or choice == "auto" or choice == "none" or choice == "required":
         return cast(Literal["auto", "none", "required"] | None, choice)
     if isinstance(choice, dict):

@@ -205,7 +205,7 @@ def _part(part: Fields, where: str) -> Part:
         if data is None:
             raise untranslatable(f"{where}.file", "must have file_data: a file id is not valid for this model")
         return _file(data, f"{where}.file", cache_control, text_of(file, "filename"))
-    if kind == "input_audio":
+    if kind == "input_audio" and not isinstance(part.get("input_audio"), str):  # text: Mistral's form
         audio = object_of(part.get("input_audio"), f"{where}.input_audio")
         media_type = f"audio/{text_of(audio, 'format') or 'wav'}"
         return Media("audio", media_type=media_type, data=text_of(audio, "data") or "", cache_control=cache_control)
@@ -243,7 +243,8 @@ def _tool_calls(message: Fields, where: str) -> Iterator[ToolCall]:
             raise untranslatable(f"{here}.type", "calls of custom tools cannot be sent to this model")
         function = object_of(call.get("function"), f"{here}.function")
         name = text_of(function, "name") or ""
-        arguments = decode_object((text_of(function, "arguments") or "{}").encode())
+        said = text_of(function, "arguments")
+        arguments = {} if said in (None, "", "null") else decode_object(said.encode())  # null: Groq's models
         if arguments is None:
             why = "this model takes only a JSON object; mend the call (was its answer cut off?) or leave it out"
             raise untranslatable(f"{here}.function.arguments", why)

@@ -72,6 +72,9 @@ _DECIDED_ON: Final = frozenset(
 _DEVELOPER: Final = b'"developer"'
 _SYSTEM: Final = msgspec.Raw(b'"system"')
 _NAME: Final = b'"name"'
+_ANY: Final = b'"any"'
+_REQUIRED: Final = b'"required"'
+"""What Mistral means by _ANY and takes too, as everybody else does."""
 _MARK: Final = b'"cache_control"'
 _FUNCTION: Final = b'"function"'
 _MARKS: Final = frozenset({"cache_control"})
@@ -103,6 +106,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
                 edits[theirs] = None
                 if ours not in members:
                     edits[ours] = call.body[member.start : member.end]
+        if (choice := members.get("tool_choice")) and call.body[choice.start : choice.end] == _ANY:
+            edits["tool_choice"] = _REQUIRED
         if form := members.get("response_format"):
             edits["response_format"] = without_value(call.body[form.start : form.end])
         if (effort := members.get("reasoning_effort")) and dialect.efforts:

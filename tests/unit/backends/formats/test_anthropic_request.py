@@ -7,7 +7,7 @@ import pytest
 
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.anthropic_request import DEFAULT_MAX_TOKENS, DEFAULT_WITH_THOUGHTS, build_messages_body
-from backends.formats.chat_view import parse_chat
+from backends.formats.chat_view import ToolCall, parse_chat
 from backends.formats.user_ids import user_of_anthropic
 from backends.protocol import Call
 from tests.unit.backends.formats.anthropic_bodies import CALL, HI, HI_SAID, OLDER, SCHEMA, TOOL, Json, ask, translate
@@ -69,6 +69,7 @@ FIELDS: list[tuple[Json, Json]] = [
         },
     ),
     ({"tool_choice": "none"}, {"tool_choice": {"type": "none"}}),
+    ({"tool_choice": "any"}, {"tool_choice": {"type": "any"}}),
     ({"user": "u"}, {"metadata": {"user_id": "u"}}),
     ({"user": "u", "safety_identifier": "s"}, {"metadata": {"user_id": "s"}}),
     ({"thinking": {"type": "adaptive"}}, {"thinking": {"type": "adaptive"}}),
@@ -172,6 +173,10 @@ REFUSED: list[tuple[Json, str]] = [
         },
         "messages",
     ),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": "UklG"}]}]},
+        "messages[0].content[0].type",
+    ),
     ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
     ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.allowed_tools"),
     ({"response_format": {"type": "yaml"}}, "response_format"),
@@ -184,6 +189,12 @@ def test_what_cannot_be_said_is_refused_by_name(body: Json, param: str) -> None:
         translate(body)
     assert json.loads(caught.value.body)["error"]["param"] == param
     assert caught.value.status == 400
+
+
+def test_a_call_without_arguments_has_none_however_its_model_said_so() -> None:
+    calls = [{"id": "c", "function": {"name": "f", "arguments": said}} for said in ("null", "", "{}")]
+    [turn] = parse_chat(json.dumps({"messages": [{"role": "assistant", "tool_calls": calls}]}).encode()).turns
+    assert [part.arguments for part in turn.parts if isinstance(part, ToolCall)] == [{}, {}, {}]
 
 
 @pytest.mark.parametrize("arguments", ['{"path": "a', "[]"])

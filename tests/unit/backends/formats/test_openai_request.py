@@ -72,6 +72,7 @@ BODIES: list[tuple[Call, bytes]] = [
         b'{"model":"up/model-1","priority": 3,"cache_salt":"ours"}',
     ),
     (make_call(b'{"model":"a","priority": -3}'), b'{"model":"up/model-1","priority": -3}'),
+    (make_call(b'{"model":"a","tool_choice":"any"}'), b'{"model":"up/model-1","tool_choice":"required"}'),
 ]
 
 
