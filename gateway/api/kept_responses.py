@@ -70,12 +70,14 @@ def _told() -> Generator[None]:
 
 async def _input_items(kept: KeptResponses, tenant: str, turn: Turn, asked: Mapping[str, str]) -> bytes:
     """One page, newest first unless `order` is `asc`."""
-    given = asked.get("limit", str(USUAL_ITEMS))
+    given, order = asked.get("limit", str(USUAL_ITEMS)), asked.get("order", "desc")
+    if order not in ("asc", "desc"):
+        raise InvalidRequest("order: must be asc or desc.", param="order")
     items = {str(item["id"]): item for item in await kept.input_items(tenant, turn)}
     ids, has_more = page_of(
         list(items),
         limit=whole_number(given) or 0,
-        order="asc" if asked.get("order") == "asc" else "desc",
+        order=order,
         after=asked.get("after"),
         of="response",
     )

@@ -79,8 +79,6 @@ class BackgroundResponses:
         """Answers at once if the response is to be written in the background, and returns when that is done. Raises as
         the pipeline, before anything was sent."""
         asked = _asked(incoming)
-        if asked is not None and not isinstance(asked.background, bool | None):
-            raise InvalidRequest("background: must be true or false.", param="background")
         if asked is None or asked.background is not True or not self._kept.is_keeping:
             await self._answers.answer(incoming, caller)
         elif asked.store is False:

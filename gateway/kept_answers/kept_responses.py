@@ -139,6 +139,8 @@ class KeptResponses:
             asked = _ASKED.decode(incoming.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return incoming, None  # the next reader reports what is wrong
+        if not isinstance(asked.background, bool | None):
+            raise InvalidRequest("background: must be true or false.", param="background")
         if not self.seconds:
             return incoming, None
         items = items_of(bytes(asked.input))

@@ -173,7 +173,7 @@ async def test_what_a_model_without_a_responses_api_answered_is_kept_here(is_str
         assert [one.role for one in items if one.type == "message"] == ["user", "assistant", "user"]
         newest = await own.responses.input_items.list(second.id, limit=1)
         assert (newest.data[0].id, newest.has_more) == (items[-1].id, True)
-        for wrong in ({"limit": 0}, {"limit": 101}, {"limit": "9" * 5_000}, {"after": "item_9"}):
+        for wrong in ({"limit": 0}, {"limit": 101}, {"limit": "9" * 5_000}, {"after": "item_9"}, {"order": "up"}):
             with pytest.raises(openai.BadRequestError):
                 await own.responses.input_items.list(second.id, extra_query=wrong)
 
