@@ -21,6 +21,7 @@ from backends.errors import (
     StreamStalled,
     UnreadableAnswer,
     Untranslatable,
+    UpstreamAuth,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -89,6 +90,7 @@ NOT_AS_BILLED: Final = (
 TWICE_IN_STREAMS: Final = re.compile(r"bedrock/.*\bopenai\.")
 """Models in whose input Bedrock's ConverseStream, unlike Converse, counts what was read from and written to the cache.
 litellm adds that once more. It uses ConverseStream if there are tools, for one."""
+_ADDRESS: Final = re.compile(rb":(?:\\?/|\\u002f){2}", re.IGNORECASE)
 Complete = Callable[..., Awaitable[object]]
 
 
@@ -127,7 +129,7 @@ class LitellmBackend:
         except BackendError:
             raise
         except Exception as error:
-            raise self._translated(error, call.upstream_model) from error
+            raise self._translated(error, call) from error
         if call.is_stream:
             return _LitellmReply(cast(AsyncIterator[_Model], answer), call, self)
         return PlainReply(_without_other_counts(read_answer(_json(answer), backend=self._name), call))
@@ -168,7 +170,7 @@ class LitellmBackend:
         for name in set(addresses_in(messages)) - takes:
             raise untranslatable("messages", f"{name} is an address, which {self._name} cannot take; send it as base64")
 
-    def _translated(self, error: Exception, model: str) -> BackendError:
+    def _translated(self, error: Exception, call: Call) -> BackendError:
         if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":
             return UpstreamTimeout(f"{self._name} sent no answer in time")
         status = getattr(error, "status_code", None)
@@ -183,15 +185,18 @@ class LitellmBackend:
         body = error_body(message, kind="invalid_request_error", code=code)
         theirs = message.partition(" - ")[2].encode()  # "litellm.RateLimitError: VertexAIException - {...}"
         made = error_from_status(status, headers, theirs if decode_object(theirs) else body, backend=self._name)
+        if isinstance(made, UpstreamAuth) and status == 403 and _ADDRESS.search(call.body):
+            # A bucket's file that is not ours to read: that says nothing against our key.
+            return UpstreamRejected(f"{made.message}: what the request names by its address may not be ours to read")
         if not isinstance(made, UpstreamRejected):
             return made
         made.body = body
-        return made if isinstance(made, Untranslatable) else where_another_may_do(made, body, model)
+        return made if isinstance(made, Untranslatable) else where_another_may_do(made, body, call.upstream_model)
 
-    def broken(self, error: Exception, model: str, *, is_started: bool) -> BackendError:
+    def broken(self, error: Exception, call: Call, *, is_started: bool) -> BackendError:
         """The error for an exception in the middle of a stream."""
         if not is_started:
-            return self._translated(error, model)
+            return self._translated(error, call)
         kind = StreamStalled if isinstance(error, TimeoutError) else StreamBroken
         return kind(f"{self._name} broke off its answer ({type(error).__name__})")
 
@@ -207,13 +212,13 @@ class _LitellmReply:
         self._is_unreported = False
 
     async def __aiter__(self) -> AsyncGenerator[Chunk]:
-        reader, timeouts, model = self._reader, self._call.timeouts, self._call.upstream_model
+        reader, timeouts = self._reader, self._call.timeouts
         while True:
             try:
                 async with asyncio.timeout(timeouts.idle_seconds if reader.is_started else timeouts.first_byte_seconds):
                     piece = await anext(self._pieces, None)
             except Exception as error:
-                raise self._backend.broken(error, model, is_started=reader.is_started) from error
+                raise self._backend.broken(error, self._call, is_started=reader.is_started) from error
             document = None if piece is None else self._as_reported(_json(piece))
             for chunk in reader.end() if document is None else reader.read(document):
                 counted = replace(chunk, usage=None) if self._is_unreported else chunk

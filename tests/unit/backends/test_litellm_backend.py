@@ -355,3 +355,17 @@ async def test_one_real_call_plain_and_streamed() -> None:
         )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout.splitlines()[-1]) == [[13, 12, True], [13, 12, True]]
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"), [("gs://b/f", UpstreamRejected), (r"s3:\/\/b", UpstreamRejected), ("x", UpstreamAuth)]
+)
+async def test_a_bucket_that_we_may_not_read_closes_the_model_to_nobody_else(
+    address: str, kind: type[BackendError]
+) -> None:
+    body = f'{{"messages": [{{"role": "user", "content": "{address}"}}]}}'.encode()
+    call = Call("chat.completions", "vertex_ai/x", body, False, "r-1", Timeouts(), True)
+    fake = FakeLitellm(error_named("PermissionDeniedError", 403))
+    with pytest.raises(BackendError) as caught:
+        await LitellmBackend("b", complete=fake).open(call)
+    assert type(caught.value) is kind
