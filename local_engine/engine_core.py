@@ -43,13 +43,11 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """Result of a finished step; zero rows if there was none. Wall-clock seconds; tokens computed, and how many of them
-    for prompts."""
+    """Result of a finished step; zero rows if there was none. Wall-clock seconds; tokens of prompts computed."""
 
     deltas: list[Delta] = field(default_factory=list[Delta])
     seconds: float = 0.0
     prefill_tokens: int = 0
-    computed_tokens: int = 0
     rows: int = 0
 
 
@@ -174,7 +172,7 @@ class EngineCore:
             self.scheduler.complete(row, [])
             if not row.request.draws and row.start + row.count == row.request.prompt_tokens:
                 deltas.append(self._end_undrawn(row.request))
-        return StepReport(deltas, seconds, computed - decoded, computed, len(batch.rows))
+        return StepReport(deltas, seconds, computed - decoded, len(batch.rows))
 
     def _charge(self, batch: Batch, live: list[Row], seconds: float) -> None:
         """Divides the step's duration among all its rows by tokens computed; the shares of dropped rows are charged to

@@ -37,7 +37,6 @@ class Supervisor:
     patience: Patience | None = None
     """If set, the child is given a pipe to beat into (`--beats`), and killed when it stops."""
     on_restart: Callable[[int], None] | None = None
-    restarts: int = 0
     pid: int | None = None
 
     async def run(self) -> None:
@@ -48,7 +47,6 @@ class Supervisor:
             status = await self._try_once()
             if asyncio.get_running_loop().time() - began >= STEADY_SECONDS:
                 wait = FIRST_WAIT_SECONDS
-            self.restarts += 1
             why = f" ({self.log_file} says why)" if self.log_file is not None else ""
             log.error("%s ended with status %s; starting it again in %.1f s%s", self.name, status, wait, why)
             if self.on_restart is not None:

@@ -73,16 +73,15 @@ PIECE: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A function's name and its arguments as JSON text; Mistral's templates accept only ids of nine characters."""
+    """A function's name and its arguments as JSON text."""
 
     name: str
     arguments: str
-    has_short_id: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CallBegins:
-    """A call of this function begins."""
+    """A call of this function begins. Mistral's templates accept only ids of nine characters."""
 
     name: str
     has_short_id: bool = False

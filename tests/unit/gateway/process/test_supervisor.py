@@ -31,7 +31,6 @@ async def test_a_child_that_dies_is_started_again(tmp_path: Path) -> None:
         on_restart=lambda _: again.set(),
     )
     await run_until(supervisor, again)
-    assert supervisor.restarts >= 1
     assert (tmp_path / "log").read_text().startswith("hello")
 
 

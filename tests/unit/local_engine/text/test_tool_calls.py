@@ -2,8 +2,7 @@
 
 import json
 import time
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,6 @@ from local_engine.text.tokenizer import Tokenizer
 from local_engine.text.tool_calls import (
     CallArguments,
     CallBegins,
-    ToolCall,
     ToolCallParser,
     parse_function,
 )
@@ -33,21 +31,31 @@ from local_engine.text.tool_marks import (
 
 CALL = '{"name": "f", "arguments": {"x": 1}}'
 BARE_FUNCTION = "<function=f>\n<parameter=x>\n1\n</parameter>\n</function>"
-PARSED = ToolCall("f", '{"x": 1}')
-SHORT = ToolCall("f", '{"x": 1}', has_short_id=True)
 
 
-def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
+class Told(NamedTuple):
+    """A call assembled from its pieces."""
+
+    name: str
+    arguments: str
+    has_short_id: bool = False
+
+
+PARSED = Told("f", '{"x": 1}')
+SHORT = Told("f", '{"x": 1}', has_short_id=True)
+
+
+def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[Told]]:
     """An answer's text and calls, assembled from their pieces."""
-    plain, calls = "", list[ToolCall]()
+    plain, calls = "", list[Told]()
     for piece in (*(piece for text in texts for piece in parser.push(text)), *parser.finish()):
         match piece:
             case str():
                 plain += piece
             case CallBegins(name, has_short_id):
-                calls.append(ToolCall(name, "", has_short_id))
+                calls.append(Told(name, "", has_short_id))
             case CallArguments(text):
-                calls[-1] = replace(calls[-1], arguments=calls[-1].arguments + text)
+                calls[-1] = calls[-1]._replace(arguments=calls[-1].arguments + text)
     return plain, calls
 
 
@@ -67,30 +75,30 @@ def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
         (f"<tool_call>{CALL}", "", [PARSED]),
         (f"<tool_call>{CALL}\n</tool_", "", [PARSED]),
         (f"<tool_call>{CALL}\n</p>", "\n</p>", [PARSED]),
-        (f"<tool_call>{CALL[:-4]}", "", [ToolCall("f", '{"x":')]),
+        (f"<tool_call>{CALL[:-4]}", "", [Told("f", '{"x":')]),
         (f"<tool_call>{CALL[:-8]}", f"<tool_call>{CALL[:-8]}", []),
         ('<tool_call>{"name": "g"', '<tool_call>{"name": "g"', []),
         (f"\n<tool_call>\n{CALL}\n</tool_call>\n<tool_call>\n{CALL}\n</tool_call>\n", "", [PARSED, PARSED]),
         (
             r"""<tool_call>{"name": "f", "arguments": {"a": "}</tool_call>\\\"{"}}</tool_call>!""",
             "!",
-            [ToolCall("f", r"""{"a": "}</tool_call>\\\"{"}""")],
+            [Told("f", r"""{"a": "}</tool_call>\\\"{"}""")],
         ),
         ("""<tool_call>{"name": "f", "arguments": {'x': 1}}</tool_call>""",) * 2 + ([],),
         (
             """<tool_call>{"name": "f", "arguments": {"x": 'a'}}</tool_call>""",
             """'a'}}</tool_call>""",
-            [ToolCall("f", '{"x": ')],
+            [Told("f", '{"x": ')],
         ),
         ('<tool_call>{"arguments": {"x": 1}, "name": "f"}</tool_call>', "", [PARSED]),
-        ('<tool_call>{"name": "f", "arguments": null}</tool_call>', "", [ToolCall("f", "{}")]),
-        ('<tool_call>{"name": "f", "arguments": ""}</tool_call>', "", [ToolCall("f", "{}")]),
-        ('<tool_call>{"name": "f"}</tool_call>', "", [ToolCall("f", "{}")]),
+        ('<tool_call>{"name": "f", "arguments": null}</tool_call>', "", [Told("f", "{}")]),
+        ('<tool_call>{"name": "f", "arguments": ""}</tool_call>', "", [Told("f", "{}")]),
+        ('<tool_call>{"name": "f"}</tool_call>', "", [Told("f", "{}")]),
         (f"<tool_call>{CALL}{CALL}</tool_call>", "", [PARSED, PARSED]),
         ('{"a": 1} <tool_call>{"arguments": {"x": 1}, "name": "f"}</tool_call>', '{"a": 1} ', [PARSED]),
-        ('<tool_call>{"name": 1} <tool_call>{"name": "g"}', '<tool_call>{"name": 1} ', [ToolCall("g", "{}")]),
-        (r'<tool_call>{"arguments": {"x": "\ud83d"}, "name": "f"}', "", [ToolCall("f", r'{"x": "\ud83d"}')]),
-        (r'<tool_call>{"name": "g\ud83d", "arguments": "\ud83d"}', "", [ToolCall(r"g\ud83d", r"\ud83d")]),
+        ('<tool_call>{"name": 1} <tool_call>{"name": "g"}', '<tool_call>{"name": 1} ', [Told("g", "{}")]),
+        (r'<tool_call>{"arguments": {"x": "\ud83d"}, "name": "f"}', "", [Told("f", r'{"x": "\ud83d"}')]),
+        (r'<tool_call>{"name": "g\ud83d", "arguments": "\ud83d"}', "", [Told(r"g\ud83d", r"\ud83d")]),
         ("a < b and <tool", "a < b and <tool", []),
         ("", "", []),
         (f"[TOOL_CALLS] [{CALL}, {CALL}]", "", [SHORT, SHORT]),
@@ -102,7 +110,7 @@ def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
         (f"[TOOL_CALLS][{CALL}]\nSo.", "\nSo.", [SHORT]),
         ("[TOOL_CALLS][7, 8]", "[TOOL_CALLS][7, 8]", []),
         ("[TOOL_CALLS]two words", "[TOOL_CALLS]two words", []),
-        ('[TOOL_CALLS]g[ARGS]{"x": 1}', "", [ToolCall("g", '{"x": 1}', has_short_id=True)]),
+        ('[TOOL_CALLS]g[ARGS]{"x": 1}', "", [Told("g", '{"x": 1}', has_short_id=True)]),
         (f'[TOOL_CALLS] [{CALL[:-1]}, "id": "abcdefghi"}}, {CALL}]', "", [SHORT, SHORT]),
         ("a list: [TOOL", "a list: [TOOL", []),
         (f"{CALL}; {CALL}", "", [PARSED, PARSED]),
@@ -129,7 +137,7 @@ def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
         (f"<tool_call>[{CALL}, {CALL}]", "", [PARSED, PARSED]),
         (f"<tool_call>[{CALL}]</tool_call>", "", [PARSED]),
         ("<tool_call>\n<function=f>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>", "", [PARSED]),
-        ("<tool_call><function=f></function></tool_call>", "", [ToolCall("f", "{}")]),
+        ("<tool_call><function=f></function></tool_call>", "", [Told("f", "{}")]),
         ("<tool_call><function f></tool_call>", "<tool_call><function f></tool_call>", []),
         (f"I look.\n\n{BARE_FUNCTION}\n</tool_call>\n", "I look.\n\n", [PARSED]),
         (f"{BARE_FUNCTION}\n{BARE_FUNCTION}\n<tool_call>{CALL}</tool_call>", "", [PARSED] * 3),
@@ -140,7 +148,7 @@ def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
         ('<function=f>{"x": 1}</function>', '<function=f>{"x": 1}</function>', []),
         (f"<function= {BARE_FUNCTION}", "<function= ", [PARSED]),
         (f"I look. {FENCED.write([('f', {'x': 1}), ('f', {'x': 1})])}", "I look. ", [PARSED, PARSED]),
-        (f"{FENCED.write([('g', {'x': 1})])}\nSo.", "\nSo.", [ToolCall("g", '{"x": 1}')]),
+        (f"{FENCED.write([('g', {'x': 1})])}\nSo.", "\nSo.", [Told("g", '{"x": 1}')]),
         (FENCED.write([("f", {"x": 1})])[:-12], "", [PARSED]),
         (f'{DEEPSEEK}{DEEPSEEK_CALL}f{DEEPSEEK_NAME}{{"x": 1}}{DEEPSEEK_CALL_END}', "", [PARSED]),
         (f"{DEEPSEEK}no call", f"{DEEPSEEK}no call", []),
@@ -148,7 +156,7 @@ def parted(parser: ToolCallParser, *texts: str) -> tuple[str, list[ToolCall]]:
     ],
 )
 @pytest.mark.parametrize("step", [1, 3, 1000])
-def test_calls_and_text_are_separated(text: str, plain: str, calls: list[ToolCall], step: int) -> None:
+def test_calls_and_text_are_separated(text: str, plain: str, calls: list[Told], step: int) -> None:
     parser = ToolCallParser({"f"}, {"f": {"properties": {"x": {"type": "integer"}}}})
     assert parted(parser, *(text[at : at + step] for at in range(0, len(text), step))) == (plain, calls)
 
