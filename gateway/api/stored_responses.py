@@ -9,11 +9,11 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from backends.errors import BackendError, UpstreamRejected
 from backends.formats.json_objects import decode_object
 from backends.formats.responses import as_shown
-from backends.protocol import EVENT_STREAM, KeepsResponses
+from backends.protocol import KeepsResponses
 from backends.response_names import ResponseNames
 from gateway.api.callers_key import key_of_caller
 from gateway.api.kept_responses import ask_kept_response, stream_kept_response
-from gateway.api.streamed import Streamed
+from gateway.api.resumed_events import Readers, ResumedEvents
 from gateway.errors import InvalidRequest, NotFound, UpstreamFailed
 from gateway.kept_answers.resumed_stream import NO_EVENTS
 from gateway.ledger.entry import tenant_of
@@ -31,7 +31,7 @@ ResponseId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,512}$")]
 
 def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
     """Asks the gateway's own store, then the backends of the models the key may use, until one knows the response."""
-    router = APIRouter(tags=["models"])
+    router, readers = APIRouter(tags=["models"]), Readers()
 
     @router.get("/v1/responses/{response_id}")
     async def retrieve(
@@ -43,7 +43,8 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
         """A stored response. It is stored by its provider or, for models called in another format, by the gateway. With
         `stream`, the events of one that was created with `background` and `stream`, after the one of that number."""
         if stream:
-            return await _resume(pipeline, request, response_id, -1 if starting_after is None else starting_after)
+            last = -1 if starting_after is None else starting_after
+            return await _resume(pipeline, readers, request, response_id, last)
         return await _ask(pipeline, request, response_id)
 
     @router.delete("/v1/responses/{response_id}")
@@ -64,13 +65,14 @@ def build_stored_responses_router(pipeline: Pipeline) -> APIRouter:
     return router
 
 
-async def _resume(pipeline: Pipeline, request: Request, name: str, last: int) -> Response:
+async def _resume(pipeline: Pipeline, readers: Readers, request: Request, name: str, last: int) -> Response:
     key = await key_of_caller(pipeline, request)
+    tenant = tenant_of(key.team, key.id)
+    readers.require_place(tenant)
     if (kept := pipeline.kept_responses) is not None:
-        events = await stream_kept_response(kept, tenant_of(key.team, key.id), name, last)
+        events = await stream_kept_response(kept, tenant, name, last)
         if events is not None:
-            headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-            return Streamed(events, media_type=EVENT_STREAM, headers=headers)
+            return ResumedEvents(events, readers, tenant)
     await _ask(pipeline, request, name)  # raises if nobody has it
     raise InvalidRequest(NO_EVENTS, param="stream")
 

@@ -13,8 +13,6 @@ from gateway.kept_answers.open_responses import OpenResponses, failed_event
 from gateway.request.answer_parts import responses_error
 
 log = logging.getLogger(__name__)
-HEARTBEAT: Final = b": still here\n\n"
-HEARTBEAT_SECONDS: Final = 15.0
 LOOK_SECONDS: Final = 1.0
 """How often the response itself is looked at."""
 PATIENCE_SECONDS: Final = 10.0
@@ -61,13 +59,11 @@ class ResumedStream:
             raise InvalidRequest(NO_EVENTS, param="stream")
 
     async def events(self) -> AsyncGenerator[bytes]:
-        """To the end of the stream, with heartbeats."""
-        spoke_at = time.monotonic()
+        """To the end of the stream."""
         while True:
             try:
                 async for event in self._new():
                     yield event
-                    spoke_at = time.monotonic()
                 end = await self._end()
             except EventsGone:
                 end = self._error(NO_LONGER)
@@ -77,9 +73,6 @@ class ResumedStream:
             if end is not None:
                 yield end
                 return
-            if time.monotonic() - spoke_at >= HEARTBEAT_SECONDS:
-                yield HEARTBEAT
-                spoke_at = time.monotonic()
             await asyncio.sleep(WRITE_SECONDS)
 
     async def _new(self) -> AsyncGenerator[bytes]:
