@@ -45,6 +45,10 @@ NOT_COMPACTED: Final = (
     "only OpenAI's models compact a conversation into such an item, or read it; have your client compact by itself "
     "(Codex does if config.toml names this gateway under [model_providers], not as openai_base_url)"
 )
+OF_AGENT: Final = "agent_message"
+"""What Codex's agents tell each other. It takes every text for encrypted unless it is told otherwise."""
+_CIPHERTEXT: Final = "gAAAA"
+"""How OpenAI's begins."""
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
 
 
@@ -183,6 +187,8 @@ def _message(fields: Fields, kind: str, where: str) -> Fields:
         raise untranslatable(f"{where}.type", f"the item {NOT_KEPT}")
     if kind in COMPACTIONS:
         raise untranslatable(f"{where}.type", NOT_COMPACTED)
+    if kind == OF_AGENT:
+        return {"role": "user", "content": list(_parts(fields.get("content"), f"{where}.content"))}
     if kind != "message":
         raise untranslatable(f"{where}.type", f"an item of type {kind!r} cannot be sent to this model")
     role, content = fields.get("role"), fields.get("content")
@@ -212,6 +218,10 @@ def _parts(content: object, where: str) -> Iterator[Fields]:
             yield {"type": "image_url", "image_url": {"url": url} | ({"detail": detail} if detail else {})}
         elif kind == "input_file" and (data := text_of(part, "file_data")):
             yield {"type": "file", "file": {"filename": text_of(part, "filename") or "file", "file_data": data}}
+        elif kind == "encrypted_content" and (text := text_of(part, "encrypted_content")):
+            if text.startswith(_CIPHERTEXT):
+                raise untranslatable(here, "only OpenAI's models can read what one of them told another agent")
+            yield {"type": "text", "text": text}
         elif kind == "input_audio":
             yield {"type": "input_audio", "input_audio": part.get("input_audio")}
         else:

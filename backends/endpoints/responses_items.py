@@ -180,7 +180,8 @@ class Item:
         if self.tool is not None:
             place: Fields = {} if self.tool.namespace is None else {"namespace": self.tool.namespace}
             named: Fields = {"type": CALL_TYPES[self.tool.kind], "call_id": self.call_id, "name": self.tool.name}
-            return head | named | place | self.said()
+            plain: Fields = {"encrypted_function_args": []} if self.tool.encrypts else {}
+            return head | named | place | plain | self.said()
         content = [part.wire() for part in self.parts if part.kind != "summary_text"]
         if self.kind == "message":
             return head | {"role": "assistant", "content": content}

@@ -31,6 +31,12 @@ class Tool:
     namespace: str | None
     fields: Fields
 
+    @property
+    def encrypts(self) -> bool:
+        """Whether an argument is to be encrypted by OpenAI, as what Codex's agents tell each other."""
+        given = part_of(part_of(self.fields, "parameters"), "properties")
+        return any(part_of(given, name).get("encrypted") is True for name in given)
+
 
 class Tools:
     """The tools of one request by the names of their chat functions: the tool's own name, prefixed with its namespace

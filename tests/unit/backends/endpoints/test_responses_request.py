@@ -48,6 +48,25 @@ def chat(**fields: Any) -> dict[str, Any]:
             {"role": "tool", "tool_call_id": "c", "content": "sunny"},
         ),
         (
+            {
+                "input": [
+                    {
+                        "type": "agent_message",
+                        "author": "/root",
+                        "recipient": "/root/worker",
+                        "content": [
+                            {"type": "input_text", "text": "Payload:\n"},
+                            {"type": "encrypted_content", "encrypted_content": "Count the files."},
+                        ],
+                    }
+                ]
+            },
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "Payload:\n"}, {"type": "text", "text": "Count the files."}],
+            },
+        ),
+        (
             {"input": [{"type": "reasoning", "summary": []}, {"role": "user", "content": "a"}]},
             {"role": "user", "content": "a"},
         ),
@@ -116,6 +135,17 @@ def test_each_field_is_translated_or_dropped(given: dict[str, Any], expected: di
         ({"input": [{"type": "compaction_trigger"}]}, "input[0].type"),
         ({"input": [{"id": "x"}]}, "input[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, "input[0].content[0]"),
+        (
+            {
+                "input": [
+                    {
+                        "type": "agent_message",
+                        "content": [{"type": "encrypted_content", "encrypted_content": "gAAAAABq"}],
+                    }
+                ]
+            },
+            "input[0].content[0]",
+        ),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "mcp"}]}]}, "tools[0].tools[0].type"),
         ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice"),

@@ -151,3 +151,14 @@ def test_calls_come_back_as_the_tools_they_were_asked_for() -> None:
     ]
     for event in events:
         STREAM_EVENT.validate_python(event)
+
+
+def test_what_agents_tell_each_other_is_said_not_to_be_encrypted() -> None:
+    """Codex took every such text for OpenAI's ciphertext, which no other model can read."""
+    spawn = {"name": "spawn_agent", "parameters": {"properties": {"message": {"type": "string", "encrypted": True}}}}
+    head = ResponseHead("resp_1", 7, {"tools": [FUNCTION | spawn, FUNCTION]})
+    answer = Answer(HEAD, finish_reason="tool_calls", usage=USAGE)
+    for name in ("spawn_agent", "weather"):
+        answer.add_tool_call(name, name, "{}")
+    output = json.loads(response_from_answer(answer.chunk().payload, USAGE, head, now=9))["output"]
+    assert [item.get("encrypted_function_args") for item in output] == [[], None]
