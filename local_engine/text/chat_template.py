@@ -33,6 +33,7 @@ PLAIN_TEMPLATE: Final = (
 # Ten times the longest known template: megabytes of tags take a minute to compile.
 MOST_CHARACTERS: Final = 1 << 18
 GENERATION, CONTINUES = "add_generation_prompt", "continue_final_message"
+PROBE: Final = "ask3d"
 # Templates with this test handle turns of calls without content themselves; others would write "None".
 ASKS_FOR_NONE: Final = re.compile(r"content['\"\]]*\s+is\s+(not\s+)?none", re.IGNORECASE)
 # Templates with this test look for tools in a message (Phi-4-mini's, in the system message).
@@ -70,6 +71,8 @@ class ChatTemplate:
         self._has_short_ids = ASKS_FOR_SHORT_IDS.search(said) is not None
         self._calls = calls
         self._names = dict(names)
+        # Found at the first rendering: a template must not run where it is merely compiled.
+        self._takes_parts: bool | None = None
 
     def render(
         self,
@@ -83,6 +86,8 @@ class ChatTemplate:
 
         `extra` are additional template variables, which take precedence over ours.
         """
+        if self._takes_parts is None:
+            self._takes_parts = not self._shows(PROBE) and self._shows(_as_parts(PROBE))
         told = self._told(messages, tools)
         try:
             return self._render(told, tools, extra)
@@ -90,6 +95,15 @@ class ChatTemplate:
             if all(len(calls_of(message)) < 2 for message in told):
                 raise
             return self._render(one_call_each(told), tools, extra)
+
+    def _shows(self, content: Any) -> bool:
+        """Whether the prompt contains a message given in this form: Llama-Guard-3-1B's template takes only lists of
+        parts, and omits texts without a word."""
+        names = {"messages": [{"role": "user", "content": content}], "tools": None, "documents": None, GENERATION: True}
+        try:
+            return PROBE in self._template.render(names | self._names)
+        except REFUSALS:
+            return False
 
     def _told(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None) -> list[Message]:
         """The conversation, adapted to what the template supports."""
@@ -111,7 +125,9 @@ class ChatTemplate:
         extra: Mapping[str, Any] | None,
     ) -> str:
         # Llama 3.1's templates test whether tools is none: an empty list would be presented to the model as tools.
-        names = {"messages": messages, "tools": tools or None, GENERATION: True} | self._names | dict(extra or {})
+        # As for transformers, without documents there is a variable that is none.
+        names = {"messages": messages, "tools": tools or None, "documents": None, GENERATION: True}
+        names |= self._names | dict(extra or {})
         if self._reads_xml_tools and tools and PYTHON_TOOLS not in names:
             names = {XML_TOOLS: tools} | names
         if not names.pop(CONTINUES, False):
@@ -137,6 +153,9 @@ class ChatTemplate:
     def _rendered(self, names: Mapping[str, Any]) -> str:
         template = self._tool_template if names["tools"] else self._template
         try:
+            if self._takes_parts:
+                messages = [{**message, "content": _as_parts(message.get("content"))} for message in names["messages"]]
+                names = {**names, "messages": messages}
             return template.render(names)
         except REFUSALS as error:
             raise InvalidRequest(
@@ -166,6 +185,10 @@ class Arguments(dict[str, Any]):
 
     def __add__(self, after: str) -> str:
         return f"{self}{after}"
+
+
+def _as_parts(content: Any) -> Any:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _with_tools(messages: list[Message], tools: Sequence[Mapping[str, Any]]) -> list[Message]:

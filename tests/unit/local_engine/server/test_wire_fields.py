@@ -27,7 +27,7 @@ TEXT: dict[str, Any] = {"prompt": "hi", "max_tokens": 6, "temperature": 0, "logp
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     folder = write_folder(make_model("qwen2"), tmp_path_factory.mktemp("model"))
-    turns = "{% for m in messages %}<s>{{ m.content }}</s>{% endfor %}{{ documents }}"
+    turns = "{% for m in messages %}<s>{{ m.content }}</s>{% endfor %}{{ documents or '' }}"
     template = turns + "{% if add_generation_prompt %}>{% endif %}"
     (folder / "chat_template.jinja").write_text(template)
     return assemble(load_safetensors(folder), EngineConfig(kv_blocks=64, context_window=128, max_running_requests=4))

@@ -146,10 +146,34 @@ def test_a_template_may_ask_for_the_date() -> None:
         ("{% generation %}{{ messages[0].content }}{% endgeneration %}!", "é!"),
         ("{{ messages[0] | tojson(ensure_ascii=True, sort_keys=True) }}", '{"content": "\\u00e9", "role": "user"}'),
         ("{{ messages[0] | tojson(separators=(',', ':')) }}", '{"role":"user","content":"é"}'),
+        ("{% if documents is not none %}{{ documents | length }}{% endif %}.", "."),
     ],
 )
 def test_templates_may_say_what_transformers_reads(template: str, text: str) -> None:
     assert make_tokenizer(template).render_chat([{"role": "user", "content": "é"}]) == text
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "message.content | selectattr('type', 'equalto', 'text') | map(attribute='text') | join('')",
+        "message.content[0].text",
+        "message['content'][0]['text']",
+    ],
+)
+def test_templates_that_take_only_lists_of_parts_are_told_every_message(parts: str) -> None:
+    template = "{% for message in messages %}[{{ message.role }}]{{ " + parts + " }}{% endfor %}"
+    talk = [{"role": role, "content": f"{role} é"} for role in ("system", "user", "assistant")]
+    told = "[system]system é[user]user é[assistant]assistant é"
+    assert make_tokenizer(template).render_chat(talk) == told
+    going_on = {"continue_final_message": True}
+    assert make_tokenizer(template).render_chat(talk, extra=going_on) == told
+
+
+def test_templates_that_take_both_are_told_texts() -> None:
+    told = "{{ content if content is string else content[0].text ~ '!' }}"
+    template = "{% set content = messages[0].content %}" + told
+    assert make_tokenizer(template).render_chat([{"role": "user", "content": "é"}]) == "é"
 
 
 def test_an_answer_may_continue_the_last_message() -> None:
