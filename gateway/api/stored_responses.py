@@ -11,6 +11,7 @@ from backends.formats.json_objects import decode_object
 from backends.formats.responses import as_shown
 from backends.protocol import KeepsResponses
 from backends.response_names import ResponseNames
+from gateway.access.keys import KeyRecord
 from gateway.api.callers_key import key_of_caller
 from gateway.api.kept_responses import ask_kept_response, stream_kept_response
 from gateway.api.resumed_events import Readers, ResumedEvents
@@ -92,16 +93,26 @@ async def _ask(pipeline: Pipeline, request: Request, name: str, what: str = "") 
     if named is None:
         raise _not_found()
     path = f"{named.own}{what}" + (f"?{urlencode(asked)}" if asked else "")
+    body = await _stored(_keepers(pipeline, key, named.backend), request.method, path)
+    if named.backend is not None:
+        body = as_shown(body, decode_object(body) or {}, names, backend=named.backend)
+    return Response(body, media_type="application/json")
+
+
+def _keepers(pipeline: Pipeline, key: KeyRecord, backend: str | None) -> list[KeepsResponses]:
+    """The backends of the models that the key may use; only `backend` if the response's id names one."""
     candidates = pipeline.snapshot.candidates.values()
     usable = {one.backend for one in candidates if key.allowed_models is None or one.name in key.allowed_models}
-    if named.backend is not None:
-        usable &= {named.backend}
+    asked = [pipeline.backends[one] for one in sorted(usable) if backend in (None, one)]
+    return [one for one in asked if isinstance(one, KeepsResponses)]
+
+
+async def _stored(keepers: list[KeepsResponses], method: str, path: str) -> bytes:
+    """The answer of the first that knows the response. Raises RequestError."""
     failure: BackendError | None = None
-    for keeper in [pipeline.backends[one] for one in sorted(usable)]:
-        if not isinstance(keeper, KeepsResponses):
-            continue
+    for keeper in keepers:
         try:
-            body = await keeper.stored(request.method, path)
+            body = await keeper.stored(method, path)
         except UpstreamRejected as error:
             if error.status != NOT_FOUND:
                 raise rejection(error) from error
@@ -109,15 +120,10 @@ async def _ask(pipeline: Pipeline, request: Request, name: str, what: str = "") 
             failure = error
         else:
             if body is not None:
-                shown = body if named.backend is None else _shown(body, names, named.backend)
-                return Response(shown, media_type="application/json")
+                return body
     if failure is not None:
         raise UpstreamFailed(f"The response cannot be fetched: {failure.message}.", status=BAD_GATEWAY) from failure
     raise _not_found()
-
-
-def _shown(body: bytes, names: ResponseNames, backend: str) -> bytes:
-    return as_shown(body, decode_object(body) or {}, names, backend=backend)
 
 
 def _not_found() -> NotFound:
