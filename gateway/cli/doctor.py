@@ -71,7 +71,10 @@ class _Readiness(msgspec.Struct):
 
 def command(
     port: int | None = typer.Option(
-        None, min=1, max=65535, help="The gateway's port; that of its last start when left out."
+        None,
+        min=1,
+        max=65535,
+        help="The gateway's port; that of its last start, or before it of breakeven.yaml, when left out.",
     ),
     asks: bool = typer.Option(
         False, "--ask", help="Also ask every backend for its models with each key; costs nothing."
@@ -80,8 +83,7 @@ def command(
 ) -> None:
     """Check Python, extras, disk, configuration, database, Redis, provider keys, classifier and the running gateway."""
     home = find_home()
-    url = running_url(home) if port is None else local_url("127.0.0.1", port)
-    findings = list(examine(home, url, asks=asks))
+    findings = list(examine(home, gateway_url(home, port), asks=asks))
     if as_json:
         print(
             json.dumps({"ok": all(f.is_ok or f.fix is None for f in findings), "checks": [asdict(f) for f in findings]})
@@ -95,6 +97,14 @@ def command(
                 console.print(f"    fix: {escape(finding.fix)}", soft_wrap=True)
     if any(not finding.is_ok and finding.fix for finding in findings):
         raise typer.Exit(1)
+
+
+def gateway_url(home: Home, port: int | None) -> str:
+    """Where the gateway was last started; before its first start, where it would be."""
+    if port is not None:
+        return local_url("127.0.0.1", port)
+    server = None if home.address_file.exists() or (settings := _settings(home)) is None else settings.server
+    return local_url(server.host, server.port) if server is not None and server.port else running_url(home)
 
 
 def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:

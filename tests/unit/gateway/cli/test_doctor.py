@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.doctor import PROXIES, Finding, examine
+from gateway.cli.address import remember_address
+from gateway.cli.doctor import PROXIES, Finding, examine, gateway_url
 from gateway.cli.state import open_state
 from gateway.config.home import Home, create_home
 from gateway.config.providers import load_providers
@@ -30,6 +31,16 @@ def test_before_the_first_start_only_the_gateway_is_missing(home: Home) -> None:
     assert [name for name, one in checks.items() if not one.is_ok and one.fix] == ["gateway"]
     assert "nothing answers at http://127.0.0.1:" in checks["gateway"].detail
     assert "`breakeven serve`" in checks["state"].detail
+
+
+def test_before_the_first_start_the_gateway_is_looked_for_where_it_would_be_started(home: Home) -> None:
+    assert gateway_url(home, None) == "http://127.0.0.1:8080"
+    create_home(home)
+    home.config_file.write_text("server: {host: '::1', port: 9123}\n", "utf-8")
+    assert gateway_url(home, None) == "http://[::1]:9123"
+    assert gateway_url(home, 7) == "http://127.0.0.1:7"
+    remember_address(home, "127.0.0.1", 9000)
+    assert gateway_url(home, None) == "http://127.0.0.1:9000", "it may run there still"
 
 
 @pytest.mark.parametrize(("library", "is_ok", "says"), [(object(), True, "compiled"), (None, False, "install g++")])
