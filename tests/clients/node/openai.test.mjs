@@ -66,6 +66,20 @@ test("responses stream", async () => {
   assert.equal(said, TEXT);
 });
 
+test("a background stream that was left is fetched from where it was", async () => {
+  const asked = { model, input: "Capital of France?", background: true, stream: true };
+  let id;
+  for await (const event of await client.responses.create(asked)) {
+    id = event.response.id;
+    break;
+  }
+  let said = "";
+  for await (const event of await client.responses.retrieve(id, { stream: true, starting_after: 0 })) {
+    if (event.type === "response.output_text.delta") said += event.delta;
+  }
+  assert.equal(said, TEXT);
+});
+
 test("embeddings", async () => {
   const answer = await client.embeddings.create({ model, input: "one" });
   assert.deepEqual(answer.data[0].embedding, [0.25, -0.5, 1]);

@@ -125,6 +125,18 @@ def test_responses_stream(client: openai.OpenAI, gateway: Gateway) -> None:
     assert said == answer.output_text == TEXT
 
 
+def test_a_background_stream_that_was_left_is_fetched(client: openai.OpenAI, gateway: Gateway) -> None:
+    with client.responses.stream(model=gateway.model, input="Capital of France?", background=True) as stream:
+        first = next(iter(stream))
+    assert first.type == "response.created"
+    with client.responses.stream(response_id=first.response.id, starting_after=first.sequence_number) as stream:
+        said = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        answer = stream.get_final_response()
+    assert said == answer.output_text == TEXT
+    rest = list(client.responses.retrieve(first.response.id, stream=True, starting_after=first.sequence_number))
+    assert [event.sequence_number for event in rest] == list(range(1, len(rest) + 1))
+
+
 def test_responses_with_tools_and_their_results(client: openai.OpenAI, gateway: Gateway) -> None:
     tool: Any = {"type": "function", "name": "weather", "strict": True, **WEATHER["function"]}
     first = client.responses.create(model=gateway.model, input="Weather?", tools=[tool])
