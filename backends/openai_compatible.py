@@ -28,6 +28,7 @@ from backends.formats.responses import ResponsesStreamReader, as_asked, read_res
 from backends.formats.responses_chat import ChatOfResponseReader, read_response_as_chat
 from backends.formats.responses_request import build_response_body, is_asked_as_response
 from backends.formats.stream_options import without_refused_options
+from backends.formats.strict_turns import Mend, mend_for, mended
 from backends.http.client import HttpClient
 from backends.http.errors import error_from_status, google_status
 from backends.http.reply import MAX_ANSWER_BYTES
@@ -82,13 +83,6 @@ def _is_in_background(body: bytes) -> bool:
     return may_be and bool((decode_object(body) or {}).get("background"))
 
 
-def _mended(body: bytes, refusal: bytes, *, is_native: bool) -> bytes:
-    """The request without what the provider refused, if that only tunes the answer; the same bytes otherwise."""
-    if not is_native:
-        return without_refused_options(body, refusal)
-    return without_past_reasoning(body) if _NO_PAST.search(refusal) else body
-
-
 def _refused_field(refusal: UpstreamRejected) -> str | None:
     """The field named in the provider's error. The rest of the error may quote the caller, and is never stored."""
     return text_of(part_of(decode_object(refusal.body) or {}, "error"), "param")
@@ -132,6 +126,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._answer_no_chats: set[str] = set()  # models, learned from their errors
         self._tell_no_summary: set[str] = set()
         self._encrypt_nothing: set[str] = set()
+        self._mends: dict[str, tuple[Mend, ...]] = {}  # by model
         self._media = MediaExchanges(name)
         self._rerank_dialect = rerank_dialect_of(provider or name)
 
@@ -194,7 +189,7 @@ class OpenAICompatibleBackend(HttpBackend):
         is_native = is_count or call.operation == "responses"
         if is_native and _is_in_background(call.body):
             raise in_background()
-        body = build_body(call, self._native if is_native else self._dialect)
+        body = build_body(call, self._native) if is_native else self._body(call)
         if (names := call.response_names) is not None:
             body = as_asked(body, names, backend=self.name)
         exchange = Exchange(
@@ -210,16 +205,47 @@ class OpenAICompatibleBackend(HttpBackend):
             translate_error=in_openai_shape,
             true_status=google_status if self._dialect.says_400_of_keys else as_it_is,
         )
+        if is_native:
+            return await self._exchange_response(call, exchange)
+        return await self._exchange_chat(call, exchange)
+
+    def _body(self, call: Call) -> bytes:
+        body = build_body(call, self._dialect)
+        return mended(body, mends) if (mends := self._mends.get(call.upstream_model)) else body
+
+    async def _exchange_response(self, call: Call, exchange: Exchange) -> Reply:
         try:
             return await self.exchange(call, exchange)
         except UpstreamRejected as refusal:
-            if (kept := _mended(body, refusal.body, is_native=is_native)) == body:
+            kept = without_past_reasoning(exchange.body) if _NO_PAST.search(refusal.body) else exchange.body
+            if kept == exchange.body:
                 raise
-        reply = await self.exchange(call, replace_fields(exchange, body=kept))
-        if not is_native:  # it took the rest, so it refuses the question for usage with every stream
-            lacks = self._dialect.lacks | {"stream_options"}
-            self._dialect = replace(self._dialect, lacks=lacks, asks_for_usage=False)
-        return reply
+        return await self.exchange(call, replace_fields(exchange, body=kept))
+
+    async def _exchange_chat(self, call: Call, exchange: Exchange) -> Reply:
+        """Asks again without what the server refused, if that only tunes the answer, and with the messages in an order
+        that it takes; later chats too once it took the rest."""
+        learned: list[Mend] = []
+        is_told_no_options = False
+        while True:
+            try:
+                reply = await self.exchange(call, exchange)
+            except UpstreamRejected as refusal:
+                if (kept := without_refused_options(exchange.body, refusal.body)) != exchange.body:
+                    is_told_no_options = True
+                elif (mend := mend_for(refusal.body)) and (kept := mended(exchange.body, (mend,))) != exchange.body:
+                    learned.append(mend)
+                else:
+                    raise
+                exchange = replace_fields(exchange, body=kept)
+                continue
+            if learned:
+                known = self._mends.get(call.upstream_model, ())
+                self._mends[call.upstream_model] = (*known, *(mend for mend in learned if mend not in known))
+            if is_told_no_options:
+                lacks = self._dialect.lacks | {"stream_options"}
+                self._dialect = replace(self._dialect, lacks=lacks, asks_for_usage=False)
+            return reply
 
     async def _open_media(self, call: Call, url: str) -> Reply:
         asked, exchange = self._media.build(call, url, self._headers)
@@ -257,7 +283,7 @@ class OpenAICompatibleBackend(HttpBackend):
         """See CountsChats. Our engine counts with the code that answers, so its rejections stand; vLLM counts with
         separate code, which sees only the placeholder of an image."""
         is_ours = self._health_from == "engine"
-        body = build_body(call, self._dialect)
+        body = self._body(call)
         if not self.counts_chats or not (is_ours or is_text_alone(body)):
             return None
         exchange = Exchange(
@@ -271,7 +297,7 @@ class OpenAICompatibleBackend(HttpBackend):
         try:
             [chunk] = [chunk async for chunk in await self.exchange(briefly(call), exchange)]
         except UpstreamRejected as refusal:
-            if is_ours and refusal.status not in _NO_TOKENIZE:
+            if is_ours and refusal.status not in _NO_TOKENIZE and mend_for(refusal.body) is None:
                 raise
             return None
         return None if chunk.usage is None else chunk.usage.input_tokens

@@ -1,0 +1,126 @@
+"""Rewrites chats for servers that refuse the order of their messages, as the chat templates of open models do: Qwen3.5
+and later a second system message, Mistral's a user's after a tool's result, others two of a user's in a row. Pure.
+
+Agents send such chats with every request (Codex a developer's message beside its instructions, Claude Code reminders).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Final, cast
+
+import msgspec
+
+from backends.formats.json_splice import find_members, objects_in, splice
+from backends.formats.tool_turns import OPENING, with_answers
+
+Message = dict[str, msgspec.Raw]
+Mend = Callable[[bytes], bytes]
+"""From a chat's `messages` to those that the server takes; the same bytes if there is nothing to change."""
+
+_SYSTEM, _USER, _TOOL = msgspec.Raw(b'"system"'), msgspec.Raw(b'"user"'), msgspec.Raw(b'"tool"')
+_INSTRUCTS: Final = (_SYSTEM, msgspec.Raw(b'"developer"'))
+_CONTENT: Final = msgspec.json.Decoder(str | list[msgspec.Raw] | None)
+_OPEN, _CLOSE = "<system>\n", "\n</system>"
+
+
+def with_system_first(messages: bytes) -> bytes:
+    """The leading system messages as one. Later ones become a user's where they stand: at the front they would end the
+    server's prefix cache there with each turn that adds one. None comes between a call and its result."""
+    found = objects_in(messages)
+    first = next((place for place, one in enumerate(found) if one.get("role") not in _INSTRUCTS), len(found))
+    late = [one for one in found[first:] if one.get("role") in _INSTRUCTS]
+    if first < 2 and not late:
+        return messages
+    made: list[Message] = []
+    waiting: list[Message] = []
+    for message in found[first:]:
+        if message.get("role") in _INSTRUCTS:
+            waiting.append({"role": _USER, "content": _joined([_text(_OPEN), message, _text(_CLOSE)], "")})
+            continue
+        if message.get("role") != _TOOL:
+            made += waiting
+            waiting = []
+        made.append(message)
+    head = [{"role": _SYSTEM, "content": _joined(found[:first], "\n\n")}] if first else []
+    return msgspec.json.encode([*head, *made, *waiting])
+
+
+def alternating(messages: bytes) -> bytes:
+    """One system message, and a user's messages in a row as one."""
+    made: list[Message] = []
+    for message in objects_in(with_system_first(messages)):
+        if made and message.get("role") == _USER == made[-1].get("role"):
+            made[-1] = made[-1] | {"content": _joined([made[-1], message], "\n\n")}
+        else:
+            made.append(message)
+    return with_answers(messages if made == objects_in(messages) else msgspec.json.encode(made))
+
+
+def without_system(messages: bytes) -> bytes:
+    """System messages as the beginning of what the user says."""
+    found = objects_in(with_system_first(messages))
+    if not found or found[0].get("role") not in _INSTRUCTS:
+        return messages
+    return alternating(msgspec.json.encode([found[0] | {"role": _USER}, *found[1:]]))
+
+
+def with_a_user(messages: bytes) -> bytes:
+    """A user's message in a chat without any: the last system message if nothing else was said, or one before it."""
+    found = objects_in(messages)
+    if not found or any(one.get("role") == _USER for one in found):
+        return messages
+    first = next((place for place, one in enumerate(found) if one.get("role") not in _INSTRUCTS), len(found))
+    if first == len(found):
+        return msgspec.json.encode([*found[:-1], found[-1] | {"role": _USER}])
+    opening = {"role": _USER, "content": msgspec.Raw(msgspec.json.encode(OPENING))}
+    return msgspec.json.encode([*found[:first], opening, *found[first:]])
+
+
+_MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
+    (re.compile(rb"must alternate", re.IGNORECASE), alternating),
+    (re.compile(rb"role '?user'? after role '?tool", re.IGNORECASE), with_answers),
+    (re.compile(rb"no user query found", re.IGNORECASE), with_a_user),
+    (re.compile(rb"system role not supported|developer instruction is not enabled", re.IGNORECASE), without_system),
+    (
+        re.compile(
+            rb"system messages? (?:must|should|can only) be|invalid chat setting|invalid message role: system"
+            rb"|role '?system'? after role|got '?system",
+            re.IGNORECASE,
+        ),
+        with_system_first,
+    ),
+)
+"""The words of templates of Gemma, Mistral, Qwen and others, of mistral-common, MiniMax, and Gemini for Gemma."""
+
+
+def mend_for(refusal: bytes) -> Mend | None:
+    """What changes a chat into one that a server takes which refused it with this error."""
+    return next((mend for words, mend in _MENDS if words.search(refusal)), None)
+
+
+def mended(body: bytes, mends: Iterable[Mend]) -> bytes:
+    """A chat with its messages changed; the same bytes if there is nothing to change."""
+    members = find_members(body)
+    messages = members.get("messages")
+    if messages is None:
+        return body
+    came = body[messages.start : messages.end]
+    try:
+        said = reduce(lambda text, mend: mend(text), mends, came)
+    except msgspec.DecodeError:  # its provider's to refuse
+        return body
+    return body if said == came else splice(body, {"messages": said}, members)
+
+
+def _text(said: str) -> Message:
+    return {"content": msgspec.Raw(msgspec.json.encode(said))}
+
+
+def _joined(messages: Iterable[Message], between: str) -> msgspec.Raw:
+    """The contents of messages as one: a text if all are, else a list of parts."""
+    contents = [_CONTENT.decode(one.get("content", b'""')) for one in messages]
+    if all(isinstance(content, str) for content in contents):
+        return msgspec.Raw(msgspec.json.encode(between.join(cast(list[str], contents))))
+    lists = ([{"type": "text", "text": one}] if isinstance(one, str) else one or [] for one in contents)
+    return msgspec.Raw(msgspec.json.encode([part for parts in lists for part in parts]))

@@ -1,0 +1,141 @@
+"""Chats in the order that models' templates take."""
+
+import msgspec
+import pytest
+
+from backends.formats.strict_turns import alternating, mend_for, mended, with_a_user, with_system_first, without_system
+from backends.formats.tool_turns import with_answers
+
+Json = dict[str, object]
+
+RULES: Json = {"role": "system", "content": "Be brief."}
+MORE: Json = {"role": "developer", "content": "Be kind."}
+LATE: Json = {"role": "system", "content": "Speak French."}
+HI: Json = {"role": "user", "content": "Hi"}
+SAID: Json = {"role": "assistant", "content": "Hello"}
+CALLED: Json = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function"}]}
+RESULT: Json = {"role": "tool", "tool_call_id": "c", "content": "7"}
+ANSWER: Json = {"role": "assistant", "content": "OK."}
+PICTURE: Json = {"type": "image_url", "image_url": {"url": "https://x.example/p.png"}}
+
+
+def text(said: str) -> Json:
+    return {"type": "text", "text": said}
+
+
+def user(said: str | list[Json]) -> Json:
+    return {"role": "user", "content": said}
+
+
+KIND_PART: Json = {**MORE, "content": [text("Be kind.")]}
+BOTH: Json = {"role": "system", "content": "Be brief.\n\nBe kind."}
+FRENCH_THEN_HI = user("<system>\nSpeak French.\n</system>\n\nHi")
+IN_FRENCH = user("<system>\nSpeak French.\n</system>")
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([RULES, MORE, HI], [BOTH, HI]),
+        ([RULES, HI, SAID, LATE, HI], [RULES, HI, SAID, IN_FRENCH, HI]),
+        ([HI, LATE], [HI, IN_FRENCH]),
+        ([HI, CALLED, LATE, RESULT, SAID], [HI, CALLED, RESULT, IN_FRENCH, SAID]),
+        (
+            [RULES, {**MORE, "content": [text("Be kind.")]}],
+            [{**RULES, "content": [text("Be brief."), text("Be kind.")]}],
+        ),
+        (
+            [HI, {**LATE, "content": [text("Speak French.")]}],
+            [HI, user([text("<system>\n"), text("Speak French."), text("\n</system>")])],
+        ),
+        ([MORE, {"role": "system", "content": None}], [{"role": "system", "content": [text("Be kind.")]}]),
+    ],
+)
+def test_one_system_message_comes_first(messages: list[Json], expected: list[Json]) -> None:
+    said = with_system_first(msgspec.json.encode(messages))
+    assert msgspec.json.decode(said) == expected
+    assert msgspec.json.decode(with_system_first(said)) == expected
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([RULES, HI, HI, SAID, HI], [RULES, user("Hi\n\nHi"), SAID, HI]),
+        ([RULES, HI, SAID, LATE, HI], [RULES, HI, SAID, FRENCH_THEN_HI]),
+        ([HI, user([PICTURE])], [user([text("Hi"), PICTURE])]),
+        ([HI, CALLED, RESULT, HI], [HI, CALLED, RESULT, ANSWER, HI]),
+        (
+            [HI, CALLED, RESULT, LATE, HI],
+            [HI, CALLED, RESULT, ANSWER, FRENCH_THEN_HI],
+        ),
+    ],
+)
+def test_turns_alternate(messages: list[Json], expected: list[Json]) -> None:
+    said = alternating(msgspec.json.encode(messages))
+    assert msgspec.json.decode(said) == expected
+    assert alternating(said) == said
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([RULES, MORE, HI, SAID, HI], [user("Be brief.\n\nBe kind.\n\nHi"), SAID, HI]),
+        ([RULES, SAID], [user("Be brief."), SAID]),
+        ([HI], [HI]),
+    ],
+)
+def test_the_user_says_it_where_there_is_no_system(messages: list[Json], expected: list[Json]) -> None:
+    assert msgspec.json.decode(without_system(msgspec.json.encode(messages))) == expected
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([RULES], [user("Be brief.")]),
+        ([RULES, LATE], [RULES, user("Speak French.")]),
+        ([RULES, CALLED, RESULT], [RULES, user("Go on."), CALLED, RESULT]),
+    ],
+)
+def test_somebody_asks(messages: list[Json], expected: list[Json]) -> None:
+    assert msgspec.json.decode(with_a_user(msgspec.json.encode(messages))) == expected
+
+
+@pytest.mark.parametrize("messages", ['[{"role": "user", "content": "Hi"}]', "[]", "7", '{"role": "system"}'])
+def test_what_is_in_order_keeps_its_bytes(messages: str) -> None:
+    raw = messages.encode()
+    assert with_system_first(raw) == alternating(raw) == with_a_user(raw) == raw
+
+
+def test_what_cannot_be_read_is_left_to_its_provider() -> None:
+    body = b'{"messages":[{"role":"system","content":7},{"role":"system","content":"b"}]}'
+    assert mended(body, (with_system_first,)) == body
+
+
+WORDS = [
+    ("System message must be at the beginning.", with_system_first),
+    ("Chat template error: System message must be at the beginning.", with_system_first),
+    ("Error: Jinja Exception: System message must be at the beginning.", with_system_first),
+    ("invalid params, invalid chat setting (2013)", with_system_first),
+    ("invalid params, chat content has invalid message role: system (2013)", with_system_first),
+    ("Unexpected role 'system' after role 'user'", with_system_first),
+    ("Only user, assistant and tool roles are supported, got system.", with_system_first),
+    ("Unexpected role 'user' after role 'tool'", with_answers),
+    ("After the optional system message, conversation roles must alternate user and assistant roles", alternating),
+    ("Conversation roles must alternate user/assistant/user/assistant/...", alternating),
+    ("System role not supported", without_system),
+    ("Developer instruction is not enabled for models/gemma-3-27b-it", without_system),
+    ("No user query found in messages.", with_a_user),
+    ("Unexpected message role.", None),
+]
+
+
+@pytest.mark.parametrize(("words", "mend"), WORDS)
+def test_each_template_has_its_words(words: str, mend: object) -> None:
+    assert mend_for(msgspec.json.encode({"error": {"message": words}})) is mend
+
+
+def test_the_rest_of_a_chat_keeps_its_bytes() -> None:
+    body = b'{"x": 1.50,"messages":[{"role":"system","content":"a"},{"role":"developer","content":"b"}], "y":2}'
+    said = b'{"x": 1.50,"messages":[{"role":"system","content":"a\\n\\nb"}], "y":2}'
+    assert mended(body, (with_system_first,)) == said
+    assert mended(b'{"prompt":"a"}', (with_system_first,)) == b'{"prompt":"a"}'

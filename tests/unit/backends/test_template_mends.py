@@ -1,0 +1,81 @@
+"""Chats that a model's template refuses are sent again in the order that it takes."""
+
+import json
+from contextlib import aclosing
+from typing import cast
+
+import pytest
+
+from backends.errors import Untranslatable
+from backends.openai_compatible import OpenAICompatibleBackend
+from backends.protocol import Call, Timeouts
+from backends.scripted import Outcome
+from tests import read_stream
+from tests.scripted_provider import Raw, ScriptedProvider
+
+JSON = {"content-type": "application/json"}
+LATE = b'{"messages":[{"role":"user","content":"a"},{"role":"system","content":"b"}],"stream":true}'
+RESULT = b'{"role":"tool","content":"b"}'
+CALLS = b'{"stream":true,"messages":[{"role":"user","content":"a"},%b,{"role":"user","content":"c"}]}' % RESULT
+
+
+def ask(body: bytes, model: str = "m") -> Call:
+    return Call("chat.completions", model, body, True, "r-1", Timeouts())
+
+
+def refusal(status: int, message: str) -> Raw:
+    return Raw((json.dumps({"error": {"message": message}}).encode(),), status=status, headers=JSON)
+
+
+def roles_in(provider: ScriptedProvider) -> list[list[str]]:
+    chats = (cast(list[dict[str, str]], request.json["messages"]) for request in provider.received)
+    return [[one["role"] for one in messages] for messages in chats]
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "System message must be at the beginning."),
+        (500, "Error: Jinja Exception: System message must be at the beginning."),
+    ],
+)
+async def test_a_late_system_message_is_a_users_from_the_first_refusal_on(status: int, message: str) -> None:
+    """Codex and Claude Code send one with each request, and Qwen3.5 and later refuse it."""
+    answers = (refusal(status, message), refusal(400, "stream_options is not supported"), *[Outcome()] * 3)
+    async with ScriptedProvider(*answers) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for call in (ask(LATE), ask(LATE), ask(LATE, "another")):
+                await read_stream.collect(backend, call)
+        assert roles_in(provider) == [["user", "system"], *[["user", "user"]] * 3, ["user", "system"]]
+        assert ["stream_options" in request.json for request in provider.received] == [True, True, *[False] * 3]
+
+
+async def test_a_user_speaks_after_a_tool_only_where_that_is_taken() -> None:
+    async with ScriptedProvider(refusal(400, "Unexpected role 'user' after role 'tool'"), Outcome()) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            await read_stream.collect(backend, ask(CALLS))
+        assert roles_in(provider) == [["user", "tool", "user"], ["user", "tool", "assistant", "user"]]
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_another_model_is_asked_where_the_template_takes_neither(status: int) -> None:
+    """With 500 it closed the model to everybody."""
+    answers = [refusal(status, "Jinja Exception: System message must be at the beginning.")] * 3
+    async with ScriptedProvider(*answers, Outcome()) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            with pytest.raises(Untranslatable) as caught:
+                await backend.open(ask(LATE))
+            with pytest.raises(Untranslatable):
+                await backend.open(ask(CALLS))
+        assert caught.value.status == 400
+        assert roles_in(provider) == [["user", "system"], ["user", "user"], ["user", "tool", "user"]]
+
+
+async def test_a_chat_that_is_mended_when_asked_is_not_refused_when_counted() -> None:
+    refused = refusal(400, "The model's chat template refused the messages: System message must be at the beginning.")
+    async with (
+        ScriptedProvider(refused, refused, Outcome()) as provider,
+        aclosing(OpenAICompatibleBackend("b", provider.base_url, None, health_from="engine")) as backend,
+    ):
+        assert await backend.count_chat(ask(LATE)) is None
+        await read_stream.collect(backend, ask(LATE))
