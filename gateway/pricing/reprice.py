@@ -1,6 +1,7 @@
 """What a past request costs according to what is known now about prices at its time, and the difference to the ledger.
 Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,11 @@ from gateway.pricing.catalogue import ModelPrices, PriceBook
 from gateway.pricing.charged import charged
 from gateway.pricing.price import PricingError, price
 
+REASONS: Mapping[Literal["unpriced", "corrected"], str] = {
+    "unpriced": "the price was not known when it was booked",
+    "corrected": "the price of that day was corrected",
+}
+"""What is booked with a correction. The first tells, once a request is deleted, that it had no price."""
 MEDIA_NEEDS = ("vision", "audio")
 ANSWERED = "answered"
 

@@ -6,14 +6,10 @@ from typing import Protocol
 
 from gateway.ledger.entry import Entry
 from gateway.pricing.catalogue import PriceBook
-from gateway.pricing.reprice import NOTHING_BOOKED, Booked, Repriced, reprice
+from gateway.pricing.reprice import NOTHING_BOOKED, REASONS, Booked, Repriced, reprice
 from gateway.stores import Adjustment
 
 BOOKED_AT_ONCE = 5000
-REASONS = {
-    "unpriced": "the price was not known when it was booked",
-    "corrected": "the price of that day was corrected",
-}
 
 
 class Pages(Protocol):

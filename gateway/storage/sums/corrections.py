@@ -6,6 +6,7 @@ from sqlalchemy import BigInteger, ColumnElement, Subquery, and_, case, exists, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
+from gateway.pricing.reprice import REASONS
 from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.sums.filters import conditions
 from gateway.storage.sums.periods import Cut
@@ -17,8 +18,10 @@ Totals = dict[str, Any]
 
 _earlier = adjustments.alias()
 IS_FIRST_PRICE: ColumnElement[bool] = and_(
-    entries.c.request_id.is_not(None),
-    entries.c.list_pico_usd.is_(None),
+    case(
+        (entries.c.request_id.is_not(None), entries.c.list_pico_usd.is_(None)),
+        else_=adjustments.c.reason == REASONS["unpriced"],  # retention has deleted the request
+    ),
     adjustments.c.kind == "reprice",
     ~exists().where(
         _earlier.c.request_id == adjustments.c.request_id,

@@ -17,11 +17,12 @@ from gateway.instants import DAY_US, HOUR_US, moment_of
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Entry
 from gateway.money import parse_usd
-from gateway.pricing.reprice import Booked
+from gateway.pricing.reprice import REASONS, Booked
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.daily_history import read_daily_costs
 from gateway.reports.views import CostQuery, PeriodQuery
 from gateway.storage.database import writing
+from gateway.storage.retention import apply_retention
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.entries import SqlEntries
@@ -96,6 +97,19 @@ async def test_requests_that_got_their_first_price_later_are_counted_once(
         assert rows or (since, until) != PERIODS[0]
         assert all(row.adjusted_requests == 3 * row.requests for row in rows)
         assert [row.priced_later_requests for row in rows] == [row.unpriced_requests for row in rows]
+
+
+async def test_a_closed_month_is_what_it_was_when_its_requests_are_deleted(engine: AsyncEngine) -> None:
+    """Requests that were priced after the closing were no longer without a price as of the closing."""
+    await SqlLedger(engine).insert([make_entry(1), make_entry(2, cost=None, cost_lower_pico_usd=0)])
+    at_us, closed_us = make_intent(1).accepted_at_us, now_us()
+    priced = Adjustment(request_id(2), "reprice", "v2#0", 5, REASONS["unpriced"], after=0)
+    assert await SqlAdjustments(engine, now_us=lambda: closed_us + 1).book([priced], author="ada") == 1
+    queries = [SumsQuery(0, at_us + DAY_US, as_of_us=as_of_us) for as_of_us in (closed_us, None)]
+    before = [await SqlReports(engine).sums(query) for query in queries]
+    assert [total.still_unpriced_requests for [total] in before] == [1, 0]
+    await apply_retention(engine, requests_days=30, bodies_days=30, now_us=at_us + 100 * DAY_US)
+    assert [await SqlReports(engine).sums(query) for query in queries] == before
 
 
 async def test_a_closed_month_is_what_it_was_however_much_is_corrected_afterwards(

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, inspect, select
 
 from gateway.errors import StateError
 from gateway.ledger.entry import Cost
-from gateway.reports.reprice_service import REASONS
+from gateway.pricing.reprice import REASONS
 from gateway.storage.database import migrate, open_database
 from gateway.storage.later_work import LaterWork
 from gateway.storage.revisions import known_revisions, present_revision
