@@ -3,6 +3,7 @@
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import StreamingResponse
@@ -104,11 +105,17 @@ def build_files_router(pipeline: Pipeline, files: FileStore, bounds: BatchBounds
     async def content(file_id: FileId, request: Request) -> StreamingResponse:
         """The content of a file."""
         file = await found(request, file_id)
-        headers = {"content-length": str(file.size_bytes)}
+        headers = {"content-length": str(file.size_bytes), "content-disposition": _named(file.name)}
         content = await begun(files.read(file.id))
         return Streamed(content, media_type="application/octet-stream", headers=headers)
 
     return router
+
+
+def _named(name: str) -> str:
+    """A `content-disposition`, in which a browser, or `curl -OJ`, finds the file's name."""
+    quoted = quote(name)
+    return f'attachment; filename="{name}"' if quoted == name else f"attachment; filename*=utf-8''{quoted}"
 
 
 def shown(file: StoredFile) -> dict[str, Any]:

@@ -35,11 +35,15 @@ async def test_files_are_kept_as_they_came_and_forgotten_when_told(batches: Batc
         )
         assert (file.bytes, file.filename, file.purpose, file.status) == (len(content), "any.bin", "batch", "processed")
         assert file.expires_at == file.created_at + 3600
-        assert (await client.files.content(file.id)).content == content
+        download = await client.files.content(file.id)
+        assert download.content == content
+        assert download.response.headers["content-disposition"] == 'attachment; filename="any.bin"'
         assert (await client.files.delete(file.id)).deleted
         with pytest.raises(openai.NotFoundError):
             await client.files.retrieve(file.id)
-        kept = await client.files.create(file=("any.bin", content), purpose="batch")
+        kept = await client.files.create(file=("Zürich 1.bin", content), purpose="batch")
+        told = (await client.files.content(kept.id)).response.headers["content-disposition"]
+        assert told == "attachment; filename*=utf-8''Z%C3%BCrich%201.bin"
         batches.hours_later(24 * 31)
         assert await batches.stores.batches.forget(batches.rig.pipeline.now_us(), 30 * DAY_US) == 1
         with pytest.raises(openai.NotFoundError):
