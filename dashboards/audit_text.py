@@ -31,8 +31,8 @@ def change_text(action: str, detail: str) -> str:
 
 
 def _budget(found: dict[str, Any]) -> str:
-    after = display.dollars(found["after_usd"])
-    amount = after if found["before_usd"] is None else f"{display.dollars(found['before_usd'])} → {after}"
+    after = display.exact_dollars(found["after_usd"])
+    amount = after if found["before_usd"] is None else f"{display.exact_dollars(found['before_usd'])} → {after}"
     return f"{amount} a month, {'refuses' if found.get('stops') else 'warns'} when spent"
 
 

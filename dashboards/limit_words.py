@@ -12,7 +12,7 @@ def limits_text(limits: dict[str, Any]) -> str:
     """`$25.00 a month, 60 requests / min`."""
     parts: list[str] = []
     if (budget := limits.get("budget_usd")) is not None:
-        parts.append(f"{display.dollars(budget)} {WINDOWS[limits.get('budget_window', 'month')]}")
+        parts.append(f"{display.exact_dollars(budget)} {WINDOWS[limits.get('budget_window', 'month')]}")
     for name, what in (("requests_per_minute", "request"), ("tokens_per_minute", "token")):
         if (value := limits.get(name)) is not None:
             parts.append(f"{counted(value, what)} / min")

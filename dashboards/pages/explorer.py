@@ -166,7 +166,8 @@ def table_note(view: View, by: list[str], earlier: Earlier, gone: int) -> str:
         if earlier.is_whole
         else earlier.why_not()
     )
-    leads = "Click a name for its requests, or a heading" if _may_list(view) else "Click a heading"
+    is_list = _may_list(view) and LISTABLE.issuperset(by)
+    leads = "Click a name for its requests, or a heading" if is_list else "Click a heading"
     return f"{against}{ceased} {leads} to sort by it. {adds_up}"
 
 

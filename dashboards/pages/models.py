@@ -63,11 +63,7 @@ def _models(models: list[dict[str, Any]]) -> str:
             one["cached_input_usd_per_mtok"],
             one["output_usd_per_mtok"],
             each(one),
-            f"{display.dollars(one['gpu_hour_usd'])} / GPU hour"
-            if one["gpu_hour_usd"]
-            else f"{display.day(one['price_from'])} · {one['price_source']}"
-            if one["price_from"]
-            else Cell("no price known", tone="bad"),
+            priced_since(one),
         ]
         for one in models
     ]
@@ -86,9 +82,19 @@ def _models(models: list[dict[str, Any]]) -> str:
     return markup.table(columns, rows, caption="Models of the catalogue")
 
 
-def each(one: dict[str, Any]) -> Cell:
-    """What an image, a second or a character costs: `$0.02 per image`."""
-    return Cell(", ".join(f"${usd} {name}" for name, usd in one["usd_each"].items()), tone="be-nowrap")
+def priced_since(one: dict[str, Any]) -> str | Cell:
+    """What its own GPU costs by the hour, or the day and the source of its price."""
+    if one["gpu_hour_usd"]:
+        return f"{display.rate(one['gpu_hour_usd'])} / GPU hour"
+    if one["price_from"]:
+        return f"{display.day(one['price_from'])} · {one['price_source']}"
+    return Cell("no price known", tone="bad")
+
+
+def each(one: dict[str, Any]) -> str:
+    """What an image, a second or a character costs: `$0.02 per image`. It may wrap: on one line it pushed the sources
+    out of a laptop's window."""
+    return ", ".join(f"${usd} {name}" for name, usd in one["usd_each"].items())
 
 
 def _kind(one: dict[str, Any]) -> str:

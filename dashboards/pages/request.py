@@ -198,6 +198,7 @@ def decision_facts(one: dict[str, Any], key_name: str | None) -> str:
             ("Tags", _like(one, "tag", one["tags"])),
             *([("Batch", _like(one, "batch_id", [one["batch_id"]]))] if one["batch_id"] else []),
             ("Rule", _like(one, "rule", [one["rule"]])),
+            ("Operation", one["operation"]),
             ("Asked for", one["requested_model"]),
             ("Difficulty", difficulty),
             ("Candidates (quality)", _candidates(one)),

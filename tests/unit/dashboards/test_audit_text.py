@@ -21,7 +21,14 @@ KEY = {"role": "app", "team": "red", "project": None, "limits": json.dumps({"bud
             "$4.00 → $5.61 a month, refuses when spent",
         ),
         ("budget.set", json.dumps({"before_usd": None, "after_usd": "5"}), "$5.00 a month, warns when spent"),
+        ("budget.set", json.dumps({**BUDGET, "after_usd": "0.540000000000"}), "$0.54 a month, warns when spent"),
+        ("budget.set", json.dumps({**BUDGET, "after_usd": "123.456"}), "$123.456 a month, warns when spent"),
         ("key.create", json.dumps(KEY), "app, team red, $1.00 a month"),
+        (
+            "key.create",
+            json.dumps({**KEY, "limits": json.dumps({"budget_usd": "0.5"})}),
+            "app, team red, $0.50 a month",
+        ),
         ("key.create", json.dumps({**KEY, "limits": "{}"}), "app, team red"),
         (
             "key.change",

@@ -71,6 +71,9 @@ def test_names_that_lead_nowhere_are_not_said_to_lead_to_requests() -> None:
         said = table_note(view, ["model"], earlier, 0)
         assert ("Click a name for its requests" in said) is leads
         assert "to sort by it" in said
+        assert "Click a heading to sort by it." in table_note(view, ["operation"], earlier, 0), (
+            "no list is by operation"
+        )
 
 
 def test_a_table_that_is_compared_with_nothing_says_since_when_there_are_books() -> None:

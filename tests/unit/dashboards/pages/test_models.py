@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboards.pages.models import cited, listed, named_like
+from dashboards.pages.models import cited, listed, named_like, priced_since
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,12 @@ def test_what_a_search_found_is_not_told_as_all_there_is() -> None:
 def test_a_cited_page_is_told_by_its_site() -> None:
     assert cited("a 1.0, citing https://prices.example.com/docs/en/overview") == "a 1.0, citing prices.example.com"
     assert cited("a 1.0") == "a 1.0"
+
+
+def test_an_hour_of_a_gpu_costs_what_was_written() -> None:
+    assert priced_since({"gpu_hour_usd": "0.02"}) == "$0.02 / GPU hour"
+    priced = {"gpu_hour_usd": None, "price_from": "2026-11-01", "price_source": "litellm 1.0"}
+    assert priced_since(priced) == "1 Nov 2026 · litellm 1.0"
 
 
 def test_a_search_finds_models_of_the_catalogue_too() -> None:

@@ -126,6 +126,7 @@ def test_a_request_leads_to_those_of_its_month_that_share_its_tag_and_key() -> N
         "project": None,
         "tags": ["a&b", "eu"],
         "batch_id": None,
+        "operation": "judge",
         "requested_model": "auto",
         "candidates": ["small", "big"],
         "predicted_quality": {"small": 0.604},
@@ -141,6 +142,7 @@ def test_a_request_leads_to_those_of_its_month_that_share_its_tag_and_key() -> N
     assert "until=2026-10-01T" in decision
     assert '">nightly</a>' in decision
     assert "small (0.60), big" in decision
+    assert "judge" in decision
     assert '"rules?version=r1"' in decision
     assert "rules?version" not in decision_facts({**one, "rules_version": "e5"}, None)
     assert f"<code>{ENTRY['request_id']}</code>" in decision
