@@ -88,10 +88,11 @@ async def read_report(view: View, asked: dict[str, Any], chosen: Order | None) -
         found = await view.gateway.get(COSTS, **query)
         return found, parse_part(view.query("page"), found["groups"])
     part = parse_part(view.query("page"), LAST_ROW)
-    found = await view.gateway.get(COSTS, **query, limit=ROWS, offset=part.shown.start, dearest=MOST_BARS)
+    some = {**query, "limit": ROWS, "dearest": MOST_BARS}
+    found = await view.gateway.get(COSTS, **some, offset=part.shown.start)
     there = parse_part(view.query("page"), found["groups"])
     if there.number != part.number:
-        found = await view.gateway.get(COSTS, **query, limit=ROWS, offset=there.shown.start)
+        found = await view.gateway.get(COSTS, **some, offset=there.shown.start)
     return found, there
 
 

@@ -115,6 +115,14 @@ async def test_no_more_groups_are_asked_for_than_are_shown(page: str | None, off
     assert {one["compare_since"] for one in gateway.asked} == {view.period.before().since.isoformat()}
 
 
+async def test_a_further_page_of_somebody_with_fewer_groups_is_the_first_with_its_chart() -> None:
+    """A lead who was sent an owner's second page read that no request had cost anything."""
+    gateway = Reports(groups=3)
+    _, part = await read_report(make_view("team.read", gateway=gateway, query="page=2"), {"by": "key"}, None)
+    assert part.number == 1
+    assert [(one["offset"], one["dearest"]) for one in gateway.asked] == [(500, 12), (0, 12)]
+
+
 async def test_of_groups_of_a_time_all_are_asked_for_as_they_are_drawn() -> None:
     gateway = Reports(groups=612)
     view = make_view("reports.read", gateway=gateway, query="page=2")
