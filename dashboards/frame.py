@@ -320,7 +320,7 @@ def _own_range(path: str, period: Period, kept: dict[str, str]) -> str:
     last, current = period.last_moment, "" if period.name else ' aria-current="true"'
     return (
         f'<details class="be-range"><summary{current}>Other dates</summary>'
-        f'<form method="get" action="{below_ui(path)}">{hidden}'
+        f'<form method="get" action="{below_ui(path)}" autocomplete="off">{hidden}'
         f'<label class="be-field">From<input type="date" name="since" required value="{period.since:%Y-%m-%d}"></label>'
         f'<label class="be-field">to, included<input type="date" name="last" required value="{last:%Y-%m-%d}"></label>'
         '<button class="be-button" type="submit">Show</button></form></details>'

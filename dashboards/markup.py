@@ -162,6 +162,16 @@ def side_by_side(old: Sequence[str], new: Sequence[str], opcodes: Iterable[tuple
     )
 
 
+def filters(page: str, fields: str, *, button: str = "Show") -> str:
+    """A form that asks for `page` again with what its fields say. It has no autocomplete: after Back, browsers put what
+    was chosen last into the fields of a page that shows something else."""
+    role = ' role="search"' if button == "Search" else ""
+    return (
+        f'<form class="be-filters" method="get" action="{page}"{role} autocomplete="off">{fields}'
+        f'<button class="be-button" type="submit">{button}</button></form>'
+    )
+
+
 def _pair(old: Sequence[str], new: Sequence[str], left: int | None, right: int | None, tone: str) -> str:
     def half(lines: Sequence[str], index: int | None, kind: str) -> str:
         if index is None:

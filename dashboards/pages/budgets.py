@@ -118,12 +118,11 @@ def search(asked: Asked, listed: ListPage) -> str:
     order = ", the ones that have used most first" if listed.pages > 1 and not asked.order else ""
     links = listed.links("Previous", "Next", lambda page: replace(asked, page=page).address())
     said = f'<p class="be-note be-hint">{listed.range_text}{order}.{links}</p>' if listed.shown else ""
-    return (
-        '<form class="be-filters" method="get" action="budgets" role="search">'
+    fields = (
         f'<label class="be-field">Team or project<input type="search" name="find" value="{escape(asked.find)}" '
         f'maxlength="{LONGEST_FIND}"></label><input type="hidden" name="order" value="{escape(asked.order)}">'
-        f'<button class="be-button" type="submit">Search</button></form>{said}'
     )
+    return markup.filters("budgets", fields, button="Search") + said
 
 
 def failing_note(notices: dict[str, Any]) -> str:

@@ -302,8 +302,5 @@ def _form(view: View, by: str, then: str | None, given: dict[str, str | None], k
     )
     hidden = view.period.address() | ({"order": given["order"]} if given["order"] else {})
     kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in hidden.items())
-    return (
-        f'<form class="be-filters" method="get" action="explorer">{select("by", "Group by", by, empty=None)}'
-        f"{select('then', 'and by', then, empty='nothing else')}{fields}{kept}"
-        '<button class="be-button" type="submit">Show</button></form>'
-    )
+    groups = select("by", "Group by", by, empty=None) + select("then", "and by", then, empty="nothing else")
+    return markup.filters("explorer", groups + fields + kept)

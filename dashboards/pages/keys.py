@@ -172,12 +172,11 @@ def _search(keys: ListPage, find: str) -> str:
     """The search form, and links to the pages before and after."""
     links = keys.links("Newer keys", "Older keys", lambda page: _address(find, page))
     shown = f'<p class="be-note be-hint">{keys.range_text}, newest first.{links}</p>' if keys.shown else ""
-    return (
-        '<form class="be-filters" method="get" action="keys" role="search">'
+    field = (
         '<label class="be-field">Name, team, project, tag, role or id'
         f'<input type="search" name="find" value="{escape(find)}" maxlength="{LONGEST_FIND}"></label>'
-        f'<button class="be-button" type="submit">Search</button></form>{shown}'
     )
+    return markup.filters("keys", field, button="Search") + shown
 
 
 def _address(find: str, page: int, *, change: str | None = None) -> str:

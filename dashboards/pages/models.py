@@ -17,11 +17,11 @@ NO_SUCH_MODEL = markup.message("No such model", "Try a shorter name.")
 async def build(view: View) -> None:
     """Models first, then prices with their dates."""
     wanted = view.query("containing") or ""
-    html(
-        '<form class="be-filters" method="get" action="models" role="search"><label class="be-field">'
-        f'Provider or model contains<input name="containing" value="{escape(wanted)}" maxlength="120"></label>'
-        '<button class="be-button" type="submit">Search</button></form>'
+    field = (
+        '<label class="be-field">Provider or model contains'
+        f'<input name="containing" value="{escape(wanted)}" maxlength="120"></label>'
     )
+    html(markup.filters("models", field, button="Search"))
     models = named_like((await view.gateway.get("/admin/v1/models"))["models"], wanted)
     with panel("Models", "Prices in US dollars per million tokens, as an ordinary short request pays now."):
         html(_models(models) if models else NO_SUCH_MODEL)

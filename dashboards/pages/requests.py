@@ -187,10 +187,7 @@ def _form(view: View, given: dict[str, str | None], order: str, known: Suggestio
     statuses = {"": "any"} | {one: one for one in STATUSES}
     kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
     selects = _select("status", "Status", statuses, given["status"] or "") + _select("order", "First", ORDERS, order)
-    return (
-        f'<form class="be-filters" method="get" action="requests">{fields}{selects}{kept}'
-        '<button class="be-button" type="submit">Show</button></form>'
-    )
+    return markup.filters("requests", fields + selects + kept)
 
 
 def _select(name: str, label: str, choices: Mapping[str, str], chosen: str) -> str:

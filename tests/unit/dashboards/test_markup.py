@@ -148,6 +148,15 @@ def test_a_heading_that_can_be_ordered_by_says_how_the_rows_stand() -> None:
     assert '<th scope="col" class="" aria-sort="descending"><a href="explorer">Spend</a></th>' in made
 
 
+def test_back_leaves_in_the_fields_of_a_form_what_its_page_shows() -> None:
+    """Chromium restored the last choice after Back: a page of spend by team said that it was grouped by model."""
+    made = markup.filters("keys", "<input>", button="Search")
+    assert made.startswith(
+        '<form class="be-filters" method="get" action="keys" role="search" autocomplete="off"><input>'
+    )
+    assert "role" not in markup.filters("explorer", "")
+
+
 def test_a_file_comes_in_two_forms() -> None:
     made = markup.downloads("These <rows>", lambda form: f"export/costs.{form}?a=1&b=2")
     assert made.startswith("<span>These &lt;rows&gt;: <a href=")
