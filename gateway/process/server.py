@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 from collections.abc import Callable, Generator
 
@@ -20,6 +21,7 @@ takes several milliseconds, a burst of callers would wait seconds to be accepted
 KEEP_ALIVE_SECONDS = 75
 SLOW_CLIENT_SECONDS = 60.0
 DRAIN_SECONDS = 30
+_CANCELLED = "Cancel %s running task(s), timeout graceful shutdown exceeded"
 
 
 def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
@@ -96,6 +98,13 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _in_plain_words(record: logging.LogRecord) -> bool:
+    """Of requests that are cut off at the end uvicorn logs how many they are, and then a traceback for each."""
+    if record.msg == _CANCELLED:
+        record.msg = "requests that had not ended in time and were cut off: %s"
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
 async def serve_until_stopped(
     app: ASGIApp,
     listener: socket.socket,
@@ -123,6 +132,7 @@ async def serve_until_stopped(
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         server_header=False,
     )
+    logging.getLogger("uvicorn.error").addFilter(_in_plain_words)
     server = _Server(config)
     loop = asyncio.get_running_loop()
 

@@ -120,6 +120,27 @@ async def test_it_stops_when_it_is_told_to(told: signal.Signals) -> None:
         writer.close()
 
 
+async def test_requests_that_are_cut_off_at_the_end_are_counted_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun = asyncio.Event()
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    with bind("127.0.0.1", 0) as listener:
+        running = asyncio.create_task(serve_until_stopped(endless, listener, drain_seconds=0))
+        _, writer = await connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        await begun.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(running, 300)
+        writer.close()
+    assert [(one.getMessage(), one.exc_info) for one in caplog.records] == [
+        ("requests that had not ended in time and were cut off: 1", None)
+    ]
+
+
 @pytest.mark.parametrize("may_hurry", [True, False])
 def test_who_is_told_twice_hurries_only_where_a_person_may_mean_it(may_hurry: bool) -> None:
     """A service manager signals a worker and its parent, and the parent signals the worker. Later signals end
