@@ -19,6 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 from backends.protocol import MEDIA, RESPONSES, Backend, Timeouts
 from backends.response_names import ResponseNames
@@ -159,10 +160,12 @@ class Pipeline:
             caller = self.bodies.listen(caller, request_id=run.intent.request_id, key_id=key.id, body=asked.body)
         if self.shadows is not None:
             caller = self.shadows.listen(caller, run)
-        if self.kept_responses is not None:
-            caller = keeping(self.kept_responses, caller, resumed, run.intent.request_id)
-        if self.kept_conversations is not None and resumed is not None and resumed.belonging is not None:
-            caller = BelongingCaller(caller, self.kept_conversations, resumed.belonging, resumed.items)
+        if (kept := self.kept_responses) is not None:
+            caller = keeping(kept, caller, resumed, run.intent.request_id)
+            if self.kept_conversations is not None and resumed is not None and resumed.belonging is not None:
+                is_cancelled = partial(kept.is_cancelled, resumed, f"resp_{run.intent.request_id}")
+                belonging = resumed.belonging
+                caller = BelongingCaller(caller, self.kept_conversations, belonging, resumed.items, is_cancelled)
         await self._booked(run, books, self._serve_cached(run, incoming.cache_seconds, books, caller))
 
     async def serve_apart(self, run: Run, caller: Caller) -> None:

@@ -2,6 +2,7 @@
 answer has completed."""
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,6 +61,8 @@ class BelongingCaller(PassingCaller):
     conversations: KeptConversations
     belonging: Belonging
     items: bytes
+    is_cancelled: Callable[[], Awaitable[bool]]
+    """Asked before the turn is appended."""
 
     async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
         if chunk is not None and self.content_type == "application/json":
@@ -94,6 +97,8 @@ class BelongingCaller(PassingCaller):
             return response
 
     async def _appended(self, response: bytes) -> bool:
+        if await self.is_cancelled():
+            return False
         try:
             output = split_items(output_of(response))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:  # already paid for, so it is sent

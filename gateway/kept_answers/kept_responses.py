@@ -10,7 +10,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol, cast
 
 import msgspec
@@ -237,6 +237,16 @@ class KeptResponses:
         sealed = await self.store.get(name, seconds)
         return None if sealed is None else self._seal.open(tenant, name, sealed)
 
+    async def mark_of(self, tenant: str, response_id: str) -> bytes | None:
+        """Who cancelled or deleted a response while it was written left one (open_responses.py). Raises StoreDown."""
+        return await self.store.get(mark_name(tenant, response_id), self.seconds)
+
+    async def is_cancelled(self, resumed: Resumed, response_id: str) -> bool:
+        """Whether nobody wants the answer that has just come, as far as can be known."""
+        with suppress(StoreDown):
+            return resumed.is_background and await self.mark_of(resumed.tenant, response_id) is not None
+        return False
+
     async def input_items(self, tenant: str, turn: Turn) -> list[Fields]:
         """All input items of a response, including those of earlier turns, as clients expect them. Raises as
         `resume`."""
@@ -351,6 +361,10 @@ def _response_of(item_id: str) -> str | None:
 def name_of(tenant: str, response_id: str) -> str:
     """Names of different tenants never coincide."""
     return hashlib.sha256(f"{tenant}\0{response_id}".encode()).hexdigest()
+
+
+def mark_name(tenant: str, response_id: str) -> str:
+    return name_of(tenant, f"{response_id}\0unwanted")
 
 
 def _beginning_is_gone() -> InvalidRequest:

@@ -15,7 +15,7 @@ from backends.endpoints.responses_items import ResponseHead
 from backends.formats.json_objects import Fields, decode_object, text_of
 from gateway.errors import BreakevenError, RateLimitExceeded
 from gateway.kept_answers.kept_events import KeptEvents
-from gateway.kept_answers.kept_responses import KeptResponses, Turn, name_of
+from gateway.kept_answers.kept_responses import KeptResponses, Turn, mark_name, name_of
 from gateway.kept_answers.record_store import pseudonym
 from gateway.request.run import Accepted
 
@@ -76,7 +76,7 @@ class OpenResponses:
 
     async def is_unwanted(self, response: Open) -> bool:
         """Whether it was cancelled or deleted."""
-        return await self._mark(response.tenant, response.response_id) is not None
+        return await self._kept.mark_of(response.tenant, response.response_id) is not None
 
     def events(self, tenant: str, response_id: str) -> KeptEvents:
         return KeptEvents(self._kept, tenant, response_id)
@@ -88,7 +88,7 @@ class OpenResponses:
         """Keeps what became of it, which is returned, unless its answer was kept. What was cancelled or deleted
         meanwhile stays so."""
         turn = await self._kept.find(response.tenant, response.response_id)
-        mark = await self._mark(response.tenant, response.response_id)
+        mark = await self._kept.mark_of(response.tenant, response.response_id)
         document = response.document(outcome if mark is None else "cancelled", why)
         if turn is not None and mark == DELETED:
             await self._kept.forget(response.tenant, response.response_id)
@@ -98,7 +98,7 @@ class OpenResponses:
 
     async def shown(self, tenant: str, response_id: str, turn: Turn) -> bytes:
         """A response, finished or not, in JSON."""
-        if await self._mark(tenant, response_id) is not None:  # its writer may have kept an answer all the same
+        if await self._kept.mark_of(tenant, response_id) is not None:  # its writer may have kept an answer all the same
             return _changed(turn, "cancelled")
         if not turn.is_open:
             return turn.response
@@ -114,17 +114,14 @@ class OpenResponses:
 
     async def cancel(self, tenant: str, response_id: str) -> None:
         """Whoever writes it stops soon."""
-        await self._put(_mark(tenant, response_id), CANCELLED, tenant)
+        await self._put(mark_name(tenant, response_id), CANCELLED, tenant)
 
     async def delete(self, tenant: str, response_id: str, *, is_open: bool) -> None:
         """Likewise, and nothing of it is kept. One that is finished is only forgotten."""
         if is_open:
-            await self._put(_mark(tenant, response_id), DELETED, tenant)
+            await self._put(mark_name(tenant, response_id), DELETED, tenant)
         await self._kept.forget(tenant, response_id)
         await self.events(tenant, response_id).forget()
-
-    async def _mark(self, tenant: str, response_id: str) -> bytes | None:
-        return await self._store.get(_mark(tenant, response_id), self._kept.seconds)
 
     async def _put(self, name: str, value: bytes, tenant: str) -> None:
         await self._store.put(name, value, self._kept.seconds, owner=pseudonym(tenant))
@@ -156,7 +153,3 @@ def _outcome(outcome: Outcome, message: str, why: BreakevenError | None = None) 
 
 def _sign(tenant: str, response_id: str) -> str:
     return name_of(tenant, f"{response_id}\0sign of life")
-
-
-def _mark(tenant: str, response_id: str) -> str:
-    return name_of(tenant, f"{response_id}\0unwanted")

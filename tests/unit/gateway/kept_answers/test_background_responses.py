@@ -15,6 +15,7 @@ from gateway.api.kept_responses import ask_kept_response
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.background_responses import BackgroundResponses
 from gateway.kept_answers.keeping_caller import keeping
+from gateway.kept_answers.kept_conversations import KeptConversations
 from gateway.kept_answers.kept_responses import KeptResponses, Resumed, Turn
 from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.kept_answers.open_responses import DEAD_SECONDS, Open, OpenResponses
@@ -200,6 +201,19 @@ async def test_what_was_cancelled_stays_so_though_its_answer_came_before_its_wor
     shown = await asked("GET")
     assert (shown["status"], shown["output"]) == ("cancelled", [])
     assert (await asked("POST /cancel"))["status"] == "cancelled"
+
+
+async def test_a_cancelled_turn_is_not_in_its_conversation_though_its_answer_came_before_its_worker_noticed() -> None:
+    made = Background(look_seconds=60.0)
+    conversations = KeptConversations(MemoryTurns(), MemoryTurns(), made.rig.pipeline.keys.conversation_secret)
+    made.rig.pipeline.kept_conversations = conversations
+    conversation_id, _ = await conversations.create(TENANT, b"[]", {})
+    task = await made.begun(conversation=conversation_id)
+    await made.opened.cancel(TENANT, json.loads(made.caller.body)["id"])
+    made.may_answer.set()
+    await task
+    assert (await made.shown())["status"] == "cancelled"
+    assert not (await conversations.find(TENANT, conversation_id)).ids
 
 
 async def test_who_is_told_of_a_cancellation_that_it_was_cancelled_is_never_told_otherwise() -> None:

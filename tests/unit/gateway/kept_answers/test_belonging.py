@@ -50,11 +50,17 @@ class Turn:
         self.kept = KeptConversations(MemoryTurns(), MemoryTurns(), lambda tenant: tenant.encode().ljust(32))
         self.name = ""
         self.told = RecordingCaller()
+        self.is_cancelled = False
+
+    async def _is_cancelled(self) -> bool:
+        return self.is_cancelled
 
     async def begin(self, content_type: str) -> BelongingCaller:
         self.name, _ = await self.kept.create(TENANT, b"[]", {})
         belonging = Belonging(TENANT, self.name, b"[]")
-        caller = BelongingCaller(self.told, self.kept, belonging, b'[{"role":"user","content":"hi"}]')
+        caller = BelongingCaller(
+            self.told, self.kept, belonging, b'[{"role":"user","content":"hi"}]', self._is_cancelled
+        )
         headers: Mapping[str, str] = {}
         await caller.start(status=200, content_type=content_type, headers=headers)
         return caller
