@@ -165,14 +165,15 @@ class Dispatcher(msgspec.Struct):
         now, step = self.monotonic(), attempt.step
         run.candidate, run.key, run.meter = step.candidate, step.key, attempt.meter
         first = now - attempt.began if run.view.is_stream else None
-        self.upstreams.answered(step.candidate, step.key, now, first_token_seconds=first)
+        self.upstreams.answered(step.candidate, step.key, now, tenant=run.intent.tenant, first_token_seconds=first)
         self._note(run, attempt, "answered", 200, NO_EXTRA)
         return answer
 
     def _failed(self, run: Run, attempt: _Attempt, error: BackendError) -> BackendError:
         """Records a failed attempt. If it was abandoned, or its answer was unreadable, it may have been billed."""
         self.upstreams.ended(attempt.candidate)
-        self.upstreams.failed(attempt.candidate, attempt.step.key, error, self.monotonic())
+        now = self.monotonic()
+        self.upstreams.failed(attempt.candidate, attempt.step.key, error, now, tenant=run.intent.tenant)
         self.observer.attempt_failed(attempt.candidate, error)
         extra = NO_EXTRA
         if error.usage is not None or isinstance(error, UnreadableAnswer):

@@ -5,6 +5,8 @@ closed     count; at the limit: open  open for what it said count=0  -          
 open       -                          open for what it said closed   -                at `probe_at`: half_open
 half_open  open, cool-down doubled    open for what it said closed   open, probe now  -
 
+Failures in a row of one tenant's requests that may be about these (`is_about_request`) open nothing while others are
+answered: a request at which the upstream breaks would otherwise close it to everybody.
 A refusal is the upstream asking for a pause (Retry-After) or refusing our key: one is enough. A cool-down of other
 reasons is cut short for a caller whom nobody else could answer: it would be refused, so a probe costs it nothing.
 """
@@ -14,6 +16,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 State = Literal["closed", "open", "half_open"]
+OTHERS_SECONDS = 30.0
+"""An answer to another tenant is no older than that while others are answered."""
 PROBE_SECONDS = 1.0
 """How long a probe usually takes to show whether its upstream has recovered."""
 SOLE_COOL_DOWN_SECONDS = 5.0
@@ -39,6 +43,10 @@ class CircuitBreaker:
     cool_down_seconds: float = field(default=0.0)
     was_asked: bool = False
     """Whether it opened because the upstream asked for a pause, not because calls failed."""
+    suspect: str | None = None
+    """The tenant whose requests may have caused all failures in a row; None if there is none."""
+    answered: tuple[tuple[str, float], ...] = ()
+    """When the last two tenants got an answer, the latest first."""
 
     def allows(self, now: float) -> bool:
         """Whether a call may go out. If this turns the breaker half-open, that call is the probe."""
@@ -60,19 +68,26 @@ class CircuitBreaker:
             return min(PROBE_SECONDS, max(0.0, self.probe_at - now))
         return max(0.0, self.probe_at - now) if self.state != "closed" else 0.0
 
-    def record_success(self) -> None:
+    def record_success(self, now: float = 0.0, tenant: str = "") -> None:
         """A call succeeded: resets everything."""
         self.state, self.failures, self.cool_down_seconds, self.was_asked = "closed", 0, 0.0, False
+        self.answered = ((tenant, now), *(one for one in self.answered[:2] if one[0] != tenant))[:2]
 
-    def record_failure(self, now: float) -> None:
-        """A call failed for a reason on the upstream's side."""
+    def record_failure(self, now: float, tenant: str = "", *, is_about_request: bool = False) -> None:
+        """A call failed for a reason on the upstream's side, or perhaps because of what was asked."""
+        self.suspect = tenant if is_about_request and (not self.failures or tenant == self.suspect) else None
         self.failures += 1
+        if self.state == "closed" and self.suspect is not None and self._answers_others(now, tenant):
+            return
         if self.state == "half_open" or (self.state == "closed" and self.failures >= self.failure_limit):
             doubled = self.cool_down_seconds * 2 or self.first_cool_down_seconds
             self.cool_down_seconds = min(doubled, self.longest_cool_down_seconds)
             stretch = 0.75 + 0.5 * self.jitter()
             self.state, self.probe_at, self.was_asked = "open", now + self.cool_down_seconds * stretch, False
             self.sole_probe_at = now + min(self.cool_down_seconds, SOLE_COOL_DOWN_SECONDS) * stretch
+
+    def _answers_others(self, now: float, tenant: str) -> bool:
+        return any(name != tenant and now - at <= OTHERS_SECONDS for name, at in self.answered)
 
     def record_refusal(self, now: float, pause_seconds: float) -> None:
         """The upstream asked for a pause."""

@@ -9,6 +9,7 @@ from backends.errors import (
     NoFilesLeft,
     RateLimited,
     StreamBroken,
+    UnreadableAnswer,
     Untranslatable,
     UpstreamAuth,
     UpstreamRejected,
@@ -24,6 +25,8 @@ DOWN, LOADING, REFUSED, PAUSED = (DOWN_SLOTS, 0.0), (LOADING_SLOTS, 0.0), (REFUS
 """States of a model whose backend accepts no calls (see Facts.backend_state)."""
 PAUSE_AFTER_AUTH_SECONDS = 300.0
 """How long a key rests after the provider refused it."""
+SERVER_ERROR = 500
+"""What servers answer to requests at which they break: a template, a grammar or a picture that they cannot read."""
 NO_KEYS = ("",)
 
 
@@ -199,24 +202,33 @@ class Upstreams:
         """We gave up a call before it revealed anything about the upstream."""
         self._breaker(candidate, key).call_off(now)
 
-    def answered(self, candidate: Candidate, key: str, now: float, *, first_token_seconds: float | None = None) -> None:
+    def answered(
+        self,
+        candidate: Candidate,
+        key: str,
+        now: float,
+        *,
+        tenant: str = "",
+        first_token_seconds: float | None = None,
+    ) -> None:
         """A first chunk came; for streams, with the time it took."""
-        self._breaker(candidate, key).record_success()
+        self._breaker(candidate, key).record_success(now, tenant)
         if self.refused:
             self._forgive(candidate, key)
         if first_token_seconds is not None:
             model = (candidate.backend, candidate.upstream_model)
             self.first_tokens.setdefault(model, FirstTokenTimes()).record(now, first_token_seconds)
 
-    def failed(self, candidate: Candidate, key: str, error: BackendError, now: float) -> None:
-        """A call failed. Errors that are the caller's fault show that the upstream is alive."""
+    def failed(self, candidate: Candidate, key: str, error: BackendError, now: float, *, tenant: str = "") -> None:
+        """A call failed. Errors that are the caller's fault show that the upstream is alive; a 500 or an unreadable
+        answer may be."""
         breaker = self._breaker(candidate, key)
         if self.refused and error.status is not None:
             self._forgive(candidate, key)
         if isinstance(error, (Untranslatable, NoFilesLeft)):
             breaker.call_off(now)  # nothing was sent
         elif isinstance(error, UpstreamRejected) and not isinstance(error, StreamBroken):
-            breaker.record_success()
+            breaker.record_success(now, tenant)
         elif isinstance(error, RateLimited) and error.status is None:
             breaker.call_off(now)  # our own limit of a key: nothing was sent
         elif isinstance(error, UpstreamAuth):
@@ -225,7 +237,8 @@ class Upstreams:
         elif isinstance(error, RateLimited) and error.retry_after_seconds is not None:
             breaker.record_refusal(now, error.retry_after_seconds)
         else:
-            breaker.record_failure(now)
+            is_about_request = error.status == SERVER_ERROR or isinstance(error, UnreadableAnswer)
+            breaker.record_failure(now, tenant, is_about_request=is_about_request)
 
     def late_seconds(self, candidate: Candidate, now: float) -> float | None:
         """The time after which this model's first token counts as late; None with too few samples."""

@@ -195,6 +195,25 @@ def test_the_breaker_opens_probes_and_closes() -> None:
     assert not breaker.is_open(6.3)
 
 
+def _after(*failures: tuple[str, bool], answered: tuple[str, ...] = ("b", "a"), at: float = 5.0) -> CircuitBreaker:
+    breaker = CircuitBreaker()
+    for tenant in answered:
+        breaker.record_success(0.0, tenant)
+    for tenant, is_about_request in failures:
+        breaker.record_failure(at, tenant, is_about_request=is_about_request)
+    return breaker
+
+
+def test_who_asks_what_the_upstream_breaks_at_closes_it_to_nobody_else() -> None:
+    theirs, an_outage = ("a", True), ("a", False)
+    assert _after(*[theirs] * 50).state == "closed"
+    assert _after(*[theirs] * 4, ("b", True)).state == "open", "two tenants meet an outage"
+    assert _after(*[theirs] * 4, an_outage).state == "open", "no connection is about no request"
+    assert _after(*[an_outage, *[theirs] * 4]).state == "open"
+    assert _after(*[theirs] * 5, answered=("a",)).state == "open", "nobody else is there"
+    assert _after(*[theirs] * 5, at=31.0).state == "open", "nobody else has been there for long"
+
+
 def test_the_breaker_probes_an_upstream_that_fails_every_other_second_not_always_then() -> None:
     draws = iter([0.1, 0.9, 0.4, 0.8, 0.2, 0.6])
     breaker, now = CircuitBreaker(failure_limit=1, jitter=lambda: next(draws)), 0.0
