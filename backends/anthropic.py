@@ -15,8 +15,9 @@ from backends.formats.anthropic import AnthropicStreamReader, openai_error, read
 from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.formats.anthropic_request import build_messages_body
 from backends.formats.call_ids import for_anthropic, with_call_ids
-from backends.formats.chat_fields import untranslatable
+from backends.formats.chat_fields import EFFORTS, untranslatable
 from backends.formats.chat_view import parse_chat
+from backends.formats.efforts import offered_effort
 from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, text_of
 from backends.formats.json_splice import NotAnObject, find_members, require_plain_names, splice
@@ -127,11 +128,17 @@ def _with_known_effort(config: bytes, model: str) -> bytes | None:
 
 
 def _mended(body: bytes, refusal: bytes) -> bytes:
-    """The request without earlier thinking that Anthropic cannot read, or without new thinking where another server
-    misses the earlier; the same bytes if it was refused for anything else."""
+    """The request without earlier thinking that Anthropic cannot read, without new thinking where another server misses
+    the earlier, or with the nearest effort that a server offers; the same bytes if it was refused for anything else."""
     members = find_members(body)
     if _MISSED.search(refusal):
         return splice(body, {"thinking": _DISABLED}, members)
+    if config := members.get("output_config"):
+        asked = decode_object(body[config.start : config.end]) or {}
+        effort = text_of(asked, "effort")
+        told = offered_effort(effort, refusal) if effort in EFFORTS else None
+        if told:
+            return splice(body, {"output_config": msgspec.json.encode(asked | {"effort": told})}, members)
     messages = members.get("messages")
     if messages is None or not _UNREADABLE.search(refusal):
         return body

@@ -35,7 +35,7 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|at least one (?:non-empty )?content element|chat[_ ]template|jinja|must alternate|roles are supported"
     rb"|system messages? must be at|invalid chat setting|invalid message role|no user query"
     rb"|(?:system role|developer instruction)[^\"]{0,9} not"
-    rb"|reasoning[_.]?effort|thinking[_ .]?(?:budget|config|level)|only works in thinking mode"
+    rb"|reasoning[_. ]?effort|thinking[_ .]?(?:budget|config|level)|only works in thinking mode"
     rb"|tool[ _]choice[^\"]{0,40} (?:requires|is incompatible|does not support)"
     rb"|thinking may not be enabled|may only be set to 1 when"
     rb"|response[_ ](?:format|mime[_ ]type)|tool use with function|cannot be combined with tool"

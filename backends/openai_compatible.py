@@ -15,6 +15,7 @@ from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.chat_fields import in_background
 from backends.formats.chat_tokens import PATH as TOKENIZE
 from backends.formats.chat_tokens import is_text_alone, read_token_count, tokenize_body
+from backends.formats.efforts import EFFORT, effort_of, offered_effort, with_effort
 from backends.formats.error_bodies import in_openai_shape
 from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, part_of, text_of
@@ -127,6 +128,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._tell_no_summary: set[str] = set()
         self._encrypt_nothing: set[str] = set()
         self._mends: dict[str, tuple[Mend, ...]] = {}  # by model
+        self._efforts: dict[tuple[str, str], str] = {}  # by model and what is asked for
         self._media = MediaExchanges(name)
         self._rerank_dialect = rerank_dialect_of(provider or name)
 
@@ -211,6 +213,9 @@ class OpenAICompatibleBackend(HttpBackend):
 
     def _body(self, call: Call) -> bytes:
         body = build_body(call, self._dialect)
+        efforts = self._efforts if EFFORT in body else None
+        if efforts and (told := efforts.get((call.upstream_model, effort_of(body) or ""))):
+            body = with_effort(body, told)
         return mended(body, mends) if (mends := self._mends.get(call.upstream_model)) else body
 
     async def _exchange_response(self, call: Call, exchange: Exchange) -> Reply:
@@ -223,9 +228,11 @@ class OpenAICompatibleBackend(HttpBackend):
         return await self.exchange(call, replace_fields(exchange, body=kept))
 
     async def _exchange_chat(self, call: Call, exchange: Exchange) -> Reply:
-        """Asks again without what the server refused, if that only tunes the answer, and with the messages in an order
-        that it takes; later chats too once it took the rest."""
+        """Asks again without what the server refused, if that only tunes the answer, with an effort that it knows, and
+        with the messages in an order that it takes; later chats too once it took the rest."""
+        model = call.upstream_model
         learned: list[Mend] = []
+        asked = told = None
         is_told_no_options = False
         while True:
             try:
@@ -233,6 +240,9 @@ class OpenAICompatibleBackend(HttpBackend):
             except UpstreamRejected as refusal:
                 if (kept := without_refused_options(exchange.body, refusal.body)) != exchange.body:
                     is_told_no_options = True
+                elif told is None and (effort := self._offered_effort(exchange.body, refusal)):
+                    asked, told = effort
+                    kept = with_effort(exchange.body, told)
                 elif (mend := mend_for(refusal.body)) and (kept := mended(exchange.body, (mend,))) != exchange.body:
                     learned.append(mend)
                 else:
@@ -240,12 +250,21 @@ class OpenAICompatibleBackend(HttpBackend):
                 exchange = replace_fields(exchange, body=kept)
                 continue
             if learned:
-                known = self._mends.get(call.upstream_model, ())
-                self._mends[call.upstream_model] = (*known, *(mend for mend in learned if mend not in known))
+                known = self._mends.get(model, ())
+                self._mends[model] = (*known, *(mend for mend in learned if mend not in known))
+            if asked and told:
+                self._efforts[model, asked] = told
             if is_told_no_options:
                 lacks = self._dialect.lacks | {"stream_options"}
                 self._dialect = replace(self._dialect, lacks=lacks, asks_for_usage=False)
             return reply
+
+    def _offered_effort(self, body: bytes, refusal: UpstreamRejected) -> tuple[str, str] | None:
+        """What is asked for and what the server offers. None for OpenAI's models: their efforts are known, and who
+        names one in OpenAI's words is answered by it."""
+        asked = None if self._dialect.models_think else effort_of(body)
+        told = offered_effort(asked, refusal.body) if asked else None
+        return (asked, told) if asked and told else None
 
     async def _open_media(self, call: Call, url: str) -> Reply:
         asked, exchange = self._media.build(call, url, self._headers)

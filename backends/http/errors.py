@@ -61,8 +61,12 @@ Anthropic, Bedrock, Cohere, Copilot, DashScope, Gemini, Kimi, Perplexity, SGLang
 Our count of tokens, by which candidates are chosen, is an estimate."""
 _NEVER_FITS: Final = re.compile(rb"input or output tokens must be reduced", re.IGNORECASE)
 """How OpenAI says with 429 that one request has more tokens than we may send in a minute."""
-_TEMPLATE: Final = re.compile(rb"Jinja Exception|raise_exception")
-"""How llama.cpp says with 500 that a model's chat template refuses the messages."""
+_OF_THE_REQUEST: Final = re.compile(
+    rb"Jinja Exception|raise_exception|Unexpected reasoning effort|(?:image|audio) input is not supported"
+    rb"|missing data required for image|requires --jinja|tool call arguments as JSON"
+)
+"""How llama.cpp, Ollama and vLLM say with 500 that a model cannot take this request: its chat template refuses it, or
+it sees no images."""
 _BADLY_WRITTEN: Final = re.compile(rb'"(?:tool_use_failed|json_validate_failed|output_parse_failed)"')
 """How Groq rejects what its model wrote, as if the request were at fault."""
 _SAYS_SO: Final = re.compile(r"prompt is too long|max_(?:completion_|output_)?tokens", re.IGNORECASE)
@@ -116,8 +120,8 @@ def error_from_status(
         return Untranslatable(f"{message}: the request is too long for it", status=status, body=body)
     if status in (400, 422) and _BADLY_WRITTEN.search(body):
         return Untranslatable(f"{message}: its model wrote no valid call or JSON", status=status, body=body)
-    if status == 500 and _TEMPLATE.search(body):
-        return Untranslatable(f"{message}: its chat template refuses the messages", status=400, body=body)
+    if status == 500 and _OF_THE_REQUEST.search(body):
+        return Untranslatable(f"{message}: its model cannot take the request", status=400, body=body)
     if 400 <= status < 500 and status not in _BUSY:
         return UpstreamRejected(message, status=status, body=body)
     return UpstreamUnavailable(message, status=status, retry_after_seconds=parse_retry_after(headers, now))

@@ -210,3 +210,15 @@ async def test_tokens_are_counted_by_the_provider() -> None:
                 await backend.open(call)
         await backend.aclose()
         assert {request.path for request in provider.received} == {"/v1/messages/count_tokens"}
+
+
+async def test_an_effort_that_a_template_behind_this_format_lacks_becomes_the_nearest() -> None:
+    """vLLM passes Claude Code's `high` to the template, and Qwen3.8's answers 500."""
+    said = "Unexpected reasoning effort high. Supported types are xhigh (default), medium, and low."
+    body = json.dumps({"type": "error", "error": {"type": "internal_error", "message": said}}).encode()
+    asked = b'{"model":"qwen","max_tokens":9,"messages":[{"role":"user","content":"hi"}],"output_config":%b}'
+    refused = Raw((body,), status=500, headers={"content-type": "application/json"})
+    async with ScriptedProvider(refused, OUTCOME) as provider:
+        await collect(provider, make_call(asked % b'{"effort":"high","x":1}', "messages"))
+        told = [request.json["output_config"] for request in provider.received]
+    assert told == [{"effort": "high", "x": 1}, {"effort": "xhigh", "x": 1}]

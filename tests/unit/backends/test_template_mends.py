@@ -79,3 +79,21 @@ async def test_a_chat_that_is_mended_when_asked_is_not_refused_when_counted() ->
     ):
         assert await backend.count_chat(ask(LATE)) is None
         await read_stream.collect(backend, ask(LATE))
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_an_effort_that_the_template_does_not_know_becomes_the_nearest(status: int) -> None:
+    """Claude Code asks for `high` with each request, and Qwen3.8 takes `xhigh`, `medium` and `low` alone."""
+    refused = refusal(status, "Unexpected reasoning effort high. Supported types are xhigh (default), medium, and low.")
+    high, low = (LATE[:-1] + b',"reasoning_effort":"%b"}' % effort for effort in (b"high", b"low"))
+    async with ScriptedProvider(refused, *[Outcome()] * 4) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for call in (ask(high), ask(high), ask(low), ask(high, "another")):
+                await read_stream.collect(backend, call)
+        efforts = [request.json["reasoning_effort"] for request in provider.received]
+        assert efforts == ["high", "xhigh", "xhigh", "low", "high"]
+    async with ScriptedProvider(refused, refused) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            with pytest.raises(Untranslatable):
+                await backend.open(ask(high))
+        assert len(provider.received) == 2

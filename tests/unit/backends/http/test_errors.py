@@ -216,6 +216,25 @@ def test_a_request_larger_than_its_limit_of_a_minute_is_asked_elsewhere_and_clos
         assert (found.status, found.body) == (413, b"")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: Jinja Exception: Conversation roles must alternate",
+        "Unexpected reasoning effort high. Supported types are xhigh (default), medium, and low.",
+        "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+        "Failed to create new sequence: this model is missing data required for image input",
+        "tools param requires --jinja flag",
+        "Failed to parse tool call arguments as JSON: [json.exception.parse_error.101] parse error",
+    ],
+)
+def test_a_500_about_the_request_does_not_count_against_the_server(said: str) -> None:
+    """An agent that sent an image with each step closed a text model to everybody."""
+    body = msgspec.json.encode({"error": {"code": 500, "message": said, "type": "server_error"}})
+    error = from_status(500, body)
+    assert isinstance(error, Untranslatable)
+    assert (error.status, error.body) == (400, body)
+
+
 def test_no_message_quotes_the_upstream() -> None:
     canary = "CANARY my secret prompt"
     body = msgspec.json.encode({"error": {"message": canary, "type": canary, "code": canary, "param": canary}})

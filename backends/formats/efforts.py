@@ -1,0 +1,40 @@
+"""The effort of a chat for servers that refuse the asked one and name theirs: Qwen3.8's template takes `xhigh`,
+`medium` and `low`, older vLLM no `minimal`, and Claude Code asks for `high` with each request. Pure."""
+
+import re
+from typing import Final
+
+import msgspec
+
+from backends.formats.chat_fields import EFFORTS
+from backends.formats.json_splice import find_members, splice
+
+EFFORT: Final = b'"reasoning_effort"'
+_REFUSED: Final = re.compile(rb"reasoning[_. ]?effort", re.IGNORECASE)
+_LIST: Final = re.compile(rb"supported|allowed|available|valid|(?:must|should) be|one of", re.IGNORECASE)
+_LEVEL: Final = re.compile(rb"\b(?:%b)\b" % "|".join(EFFORTS).encode())
+
+
+def effort_of(body: bytes) -> str | None:
+    """The effort that a chat asks for, if it is a known one."""
+    member = find_members(body).get("reasoning_effort")
+    said = body[member.start : member.end].strip(b'"').decode(errors="replace") if member else ""
+    return said if said in EFFORTS else None
+
+
+def offered_effort(asked: str, refusal: bytes) -> str | None:
+    """The lowest effort that an error names as supported and that is not below the asked one, else the highest; None if
+    it names none. Thinking is not turned off for a caller who wants some."""
+    found = _LIST.search(refusal) if _REFUSED.search(refusal) else None
+    if found is None:
+        return None
+    offered = {level.decode() for level in _LEVEL.findall(refusal, found.start())} - {asked}
+    if asked != "minimal":
+        offered.discard("none")
+    known = [level for level in EFFORTS if level in offered]
+    enough = EFFORTS[EFFORTS.index(asked) :]
+    return next((level for level in known if level in enough), known[-1] if known else None)
+
+
+def with_effort(body: bytes, effort: str) -> bytes:
+    return splice(body, {"reasoning_effort": msgspec.json.encode(effort)})

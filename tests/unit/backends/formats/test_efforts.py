@@ -1,0 +1,40 @@
+"""Efforts that a server's refusal offers."""
+
+import pytest
+
+from backends.formats.efforts import effort_of, offered_effort, with_effort
+
+QWEN = "Unexpected reasoning effort {}. Supported types are xhigh (default), medium, and low."
+OPENAI = "'reasoning_effort' does not support '{}' with this model. Supported values are: 'low' and 'high'."
+PYDANTIC = (
+    "[{{'loc': ('body', 'reasoning_effort'), 'msg': \"Input should be 'low', 'medium' or 'high'\", 'input': '{}'}}]"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "told"),
+    [
+        (QWEN, "high", "xhigh"),
+        (QWEN, "minimal", "low"),
+        (QWEN, "none", "low"),
+        (QWEN, "max", "xhigh"),
+        (OPENAI, "none", "low"),
+        (OPENAI, "medium", "high"),
+        (PYDANTIC, "minimal", "low"),
+        (PYDANTIC, "xhigh", "high"),
+        ("`reasoning_effort` must be one of `none` or `default`, not {}", "high", None),
+        ("`reasoning_effort` must be one of `none` or `default`, not {}", "minimal", "none"),
+        ("reasoning_effort is not supported with this model", "high", None),
+        ("reasoning_effort: {} is wrong", "high", None),
+        ("temperature must be one of low and high", "medium", None),
+    ],
+)
+def test_the_nearest_that_is_offered(words: str, asked: str, told: str | None) -> None:
+    assert offered_effort(asked, words.format(asked).encode()) == told
+
+
+def test_the_rest_of_the_body_keeps_its_bytes() -> None:
+    body = b'{"x": 1.50,"reasoning_effort": "high", "y":2}'
+    assert effort_of(body) == "high"
+    assert with_effort(body, "xhigh") == b'{"x": 1.50,"reasoning_effort": "xhigh", "y":2}'
+    assert effort_of(b'{"reasoning_effort":"odd"}') is effort_of(b"{}") is effort_of(b'{"reasoning_effort":7}') is None
