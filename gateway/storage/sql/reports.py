@@ -5,13 +5,12 @@ See gateway.stores.ReportStore. Sums are exact integers on both databases, even 
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from copy import copy
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
-from operator import add, attrgetter, itemgetter
+from operator import attrgetter
 from typing import Self
 
 from sqlalchemy import func, select
@@ -21,11 +20,9 @@ from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import DAY_US, HOUR_US
 from gateway.storage.database import CORRECTIONS_LOCK, at_one_moment, lock, writing
 from gateway.storage.sums.by_dimension import (
-    Group,
     Known,
     SpanSums,
     TooLarge,
-    grouped,
     joined,
     known_dimensions,
     sums_by_dimension,
@@ -33,15 +30,13 @@ from gateway.storage.sums.by_dimension import (
 from gateway.storage.sums.by_time import UNITS, columns_of, timed_parts, timed_sums, with_times
 from gateway.storage.sums.cut_hours import Totals, moved_in
 from gateway.storage.sums.filtered_rows import RowsOf, filtered_rows
-from gateway.storage.sums.filters import COLUMNS, conditions
+from gateway.storage.sums.filters import conditions
 from gateway.storage.sums.group_count import refuse_too_many
-from gateway.storage.sums.joined_sketches import grow, percentile
+from gateway.storage.sums.groups import Groups
 from gateway.storage.sums.kept_sums import KeptSums
 from gateway.storage.sums.periods import Calendar, Cut, cut_hours
-from gateway.storage.sums.rollup import SKETCHES, SUMS
 from gateway.storage.sums.spans import Span, later_corrections, spans
 from gateway.storage.sums.sum_rows import (
-    BY_STATUS,
     cut_sketches,
     cut_sums,
     names_of,
@@ -51,17 +46,12 @@ from gateway.storage.sums.sum_rows import (
 from gateway.storage.sums.traffic import hourly_traffic
 from gateway.storage.tables.administration import api_keys
 from gateway.storage.tables.books import dimensions, entries, hourly
-from gateway.sums import TIMES, Latencies, Sums, SumsQuery, TooManyGroups
+from gateway.sums import TIMES, Sums, SumsQuery
 
 KEYS_AT_ONCE = 500
-NUMBERS = (*SUMS, *BY_STATUS)
 MOST_DIMENSIONS = 250_000
 """The most dimensions whose sums are loaded at once (66 MB). If tags create more, the database does the summing."""
 Reading = Callable[[AsyncConnection, SumsQuery, Span, RowsOf], AsyncIterator[Totals]]
-_fields = [one.name for one in fields(Sums)][1:-1]
-assert sorted(_fields) == sorted(NUMBERS)
-_as_fields = itemgetter(*map(NUMBERS.index, _fields))
-"""Reorders a group's numbers from NUMBERS to the fields of Sums."""
 
 
 class SqlReports:
@@ -102,9 +92,9 @@ class SqlReports:
         return found
 
     async def sums_together(self, queries: Sequence[SumsQuery]) -> Sequence[Sequence[Sums]]:
-        whole, timed = _all_of(queries), [one for one in queries if one.with_latencies]
+        whole = _all_of(queries)
         calendar = Calendar(whole.time_zone, whole.by)
-        groups = [_Groups(query, calendar) for query in queries]
+        groups = Groups(queries, calendar)
         async with self._reading() as connection:
             first_us, last_us = await first_and_last_us(connection) or (0, 0)
             booked_us = (first_us, last_us + DAY_US)  # all of the last day
@@ -116,32 +106,52 @@ class SqlReports:
             outside = {hour for hour in gone if not whole.since_us <= hour * HOUR_US < whole.until_us}
             skipped = outside.union(cut.hour for cut in split)
             rollups = [half for span in spans(whole, skipped=skipped) for half in span.halves(last_us - 1)]
-            by_row = [*later_corrections(whole, skipped=skipped)]
-            if set(TIMES) & set(whole.by):
-                for span in rollups:
-                    part = span.within(*booked_us)
-                    by_row += [one async for one in self._add_timed(connection, groups, whole, part, calendar)]
-            elif (columns := await self._by_dimension(connection, whole, rollups)) is None:
-                by_row += rollups
-            else:
-                await asyncio.to_thread(_add_columns, groups, *columns)
-            for span in by_row:
+            by_row = await self._add_by_column(connection, groups, whole, rollups, booked_us)
+            for span in [*later_corrections(whole, skipped=skipped), *by_row]:
                 async for row in self._rows(rollup_sums, connection, whole, span):
-                    _add(groups, row["at"] * span.unit_us if "at" in row else None, row)
-            for span in rollups if timed else ():
-                part = span.within(*booked_us)
-                async for row in self._rows(rollup_sketches, connection, _all_of(timed), part):
-                    _add_sketches(groups, row["at"] * span.unit_us if "at" in row else None, row)
+                    groups.add(span.at_us(row), row)
             for cut in split:
                 async for row in cut_sums(connection, whole, cut):
-                    _add(groups, cut.since_us, row)
-                if timed:
-                    async for row in cut_sketches(connection, _all_of(timed), cut):
-                        _add_sketches(groups, cut.since_us, row)
+                    groups.add(cut.since_us, row)
                 for at_us, row in await moved_in(connection, whole, cut):
-                    _add(groups, at_us, row)
+                    groups.add(at_us, row)
+            if timed := [one for one in queries if one.with_latencies]:
+                booked = [span.within(*booked_us) for span in rollups]
+                await self._add_latencies(connection, groups, _all_of(timed), booked, split)
         # Not on the event loop, which serves requests: there may be tens of thousands of groups.
-        return await asyncio.to_thread(lambda: [one.ordered() for one in groups])
+        return await asyncio.to_thread(groups.ordered)
+
+    async def _add_by_column(
+        self,
+        connection: AsyncConnection,
+        groups: Groups,
+        whole: SumsQuery,
+        rollups: Sequence[Span],
+        booked_us: tuple[int, int],
+    ) -> Sequence[Span]:
+        """Adds the sums of all spans but those whose rows the database should sum: they are returned."""
+        if set(TIMES) & set(whole.by):
+            parts = [span.within(*booked_us) for span in rollups]
+            return [one for part in parts async for one in self._add_timed(connection, groups, whole, part)]
+        if (columns := await self._by_dimension(connection, whole, rollups)) is None:
+            return rollups
+        await asyncio.to_thread(groups.add_columns, *columns)
+        return ()
+
+    async def _add_latencies(
+        self,
+        connection: AsyncConnection,
+        groups: Groups,
+        timed: SumsQuery,
+        booked: Sequence[Span],
+        split: Sequence[Cut],
+    ) -> None:
+        for span in booked:
+            async for row in self._rows(rollup_sketches, connection, timed, span):
+                groups.add_sketches(span.at_us(row), row)
+        for cut in split:
+            async for row in cut_sketches(connection, timed, cut):
+                groups.add_sketches(cut.since_us, row)
 
     async def _by_dimension(
         self, connection: AsyncConnection, whole: SumsQuery, rollups: Sequence[Span]
@@ -167,20 +177,20 @@ class SqlReports:
         return joined(found), known
 
     async def _add_timed(
-        self, connection: AsyncConnection, groups: Sequence["_Groups"], whole: SumsQuery, span: Span, calendar: Calendar
+        self, connection: AsyncConnection, groups: Groups, whole: SumsQuery, span: Span
     ) -> AsyncIterator[Span]:
         """Adds the sums of a span to groups by time. Yields the parts whose sums are too large."""
         names, rows = names_of(whole), await filtered_rows(connection, whole, span)
         asked = (tuple(sorted(whole.filters.items())), *columns_of(whole), UNITS[span.unit_us] in whole.by, names)
-        async for part in timed_parts(connection, whole, span, calendar):
+        async for part in timed_parts(connection, whole, span, groups.calendar):
             read = partial(timed_sums, connection, whole, part, names, rows)
             try:
                 found = await self._kept.columns(connection, part, asked, read, rows)
             except TooLarge:
                 yield part
             else:
-                named = with_times(found, whole, lambda name, at: calendar.label(name, at * span.unit_us))
-                await asyncio.to_thread(_add_columns, groups, *named)
+                named = with_times(found, whole, lambda name, at: groups.calendar.label(name, at * span.unit_us))
+                await asyncio.to_thread(groups.add_columns, *named)
 
     async def _rows(
         self, read: Reading, connection: AsyncConnection, query: SumsQuery, span: Span
@@ -232,79 +242,6 @@ async def first_and_last_us(connection: AsyncConnection) -> tuple[int, int] | No
     return None if begin is None else (begin * HOUR_US, (end + 1) * HOUR_US)
 
 
-class _Groups:
-    """The groups of one query, as they accumulate."""
-
-    def __init__(self, query: SumsQuery, calendar: Calendar) -> None:
-        self.query = query
-        self._calendar = calendar
-        self._sums: dict[Group, list[int]] = {}
-        self._sketches: dict[Group, tuple[bytearray, ...]] = {}
-
-    def add(self, at_us: int | None, row: Totals, numbers: Sequence[int]) -> None:
-        """`numbers` are those of `row`, in the order of NUMBERS."""
-        for values in self._groups_of(at_us, row):
-            self._add_to(values, numbers)
-        self._refuse_too_many()
-
-    def add_columns(self, sums: SpanSums, known: Known) -> None:
-        for values, numbers in grouped(sums, known, self.query.by, NUMBERS):
-            self._add_to(values, numbers)
-        self._refuse_too_many()
-
-    def _add_to(self, values: Group, numbers: Sequence[int]) -> None:
-        present = self._sums.get(values)
-        self._sums[values] = list(numbers) if present is None else list(map(add, present, numbers))
-
-    def _refuse_too_many(self) -> None:
-        if self.query.most_groups is not None and len(self._sums) > self.query.most_groups:
-            raise TooManyGroups
-
-    def add_sketches(self, at_us: int | None, row: Totals) -> None:
-        for values in self._groups_of(at_us, row):
-            kept = self._sketches.setdefault(values, (bytearray(), bytearray()))
-            for whole, name in zip(kept, SKETCHES, strict=True):
-                grow(whole, row[name] or b"")
-
-    def _groups_of(self, at_us: int | None, row: Totals) -> list[Group]:
-        """The row's group, or one per tag."""
-        found: list[Group] = [()]
-        for name in self.query.by:
-            if name in TIMES:
-                values: list[str | None] = [self._calendar.label(name, at_us or 0)]
-            elif name == "tag":
-                values = list(json.loads(row["tags"])) or [None]
-            elif name == "is_simulated":
-                values = ["true" if row["is_simulated"] else "false"]
-            else:
-                values = [row[COLUMNS[name]]]
-            found = [(*group, value) for group in found for value in values]
-        return found
-
-    def ordered(self) -> list[Sums]:
-        """Sorted by the groups' values."""
-        has_none = any(None in values for values in self._sums)
-        return [self._one(values) for values in sorted(self._sums, key=_none_first if has_none else None)]
-
-    def _one(self, values: Group) -> Sums:
-        latencies = self._latencies(values) if self.query.with_latencies else None
-        return Sums(dict(zip(self.query.by, values, strict=True)), *_as_fields(self._sums[values]), latencies=latencies)
-
-    def _latencies(self, values: Group) -> Latencies:
-        first, decode = map(bytes, self._sketches.get(values, (b"", b"")))
-        return Latencies(
-            percentile(first, 0.5),
-            percentile(first, 0.95),
-            percentile(first, 0.99),
-            percentile(decode, 0.5),
-            percentile(decode, 0.05),
-        )
-
-
-def _none_first(values: Group) -> tuple[tuple[bool, str], ...]:
-    return tuple((value is not None, value or "") for value in values)
-
-
 def _all_of(queries: Sequence[SumsQuery]) -> SumsQuery:
     """One query that groups by everything that any of these does; their periods and filters are equal."""
     first, *others = queries
@@ -312,20 +249,3 @@ def _all_of(queries: Sequence[SumsQuery]) -> SumsQuery:
     assert all(shared(one) == shared(first) for one in others)
     by = tuple(dict.fromkeys(name for one in queries for name in one.by))
     return replace(first, by=by, money_alone=all(one.money_alone for one in queries))
-
-
-def _add(groups: Sequence[_Groups], at_us: int | None, row: Totals) -> None:
-    numbers = [int(row.get(name) or 0) for name in NUMBERS]
-    for one in groups:
-        one.add(at_us, row, numbers)
-
-
-def _add_columns(groups: Sequence[_Groups], sums: SpanSums, known: Known) -> None:
-    for one in groups:
-        one.add_columns(sums, known)
-
-
-def _add_sketches(groups: Sequence[_Groups], at_us: int | None, row: Totals) -> None:
-    for one in groups:
-        if one.query.with_latencies:
-            one.add_sketches(at_us, row)

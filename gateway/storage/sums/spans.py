@@ -7,7 +7,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, Subquery, Table
 
 from gateway.instants import HOUR_US
-from gateway.storage.sums.corrections import taken_back
+from gateway.storage.sums.corrections import Totals, taken_back
 from gateway.storage.sums.rollup import DAY_HOURS
 from gateway.storage.tables.books import daily, hourly
 from gateway.sums import TIMES, SumsQuery
@@ -31,6 +31,10 @@ class Span:
         unit = self.table.columns[0]
         bounds = [unit >= self.first, unit < self.end]
         return [*bounds, unit.not_in(sorted(self.skipped))] if self.skipped else bounds
+
+    def at_us(self, row: Totals) -> int | None:
+        """When the sums of this row begin; None if they are those of all rows."""
+        return row["at"] * self.unit_us if "at" in row else None
 
     def contains(self, other: "Span") -> bool:
         is_around = self.table is other.table and self.first <= other.first and other.end <= self.end
