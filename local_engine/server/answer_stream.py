@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -144,17 +144,63 @@ def _thinking_split(prepared: Prepared) -> ThinkingSplit | None:
     return ThinkingSplit(prepared.thinking, lambda: ToolCallParser(tools.keys(), tools, takes_unmarked=False))
 
 
-async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> AsyncGenerator[bytes]:
-    """Server-sent events. A failure before the first event raises EngineError; a later one becomes an error event,
-    without a [DONE]."""
-    requests: dict[int, Request] = {}
-    splits = [_tool_split(prepared) for _ in range(prepared.answers)]
-    thoughts = [_thinking_split(prepared) for _ in range(prepared.answers)]
-    logprobs = [_logprobs(wire, prepared, answer) for answer in range(prepared.answers)]
-    told = [0] * prepared.answers
+class _Choice:
+    """Writes one choice of a streamed answer."""
 
-    def chunk(
-        choice: int,
+    def __init__(self, wire: AnswerWire, prepared: Prepared, index: int) -> None:
+        self._wire = wire
+        self._prepared = prepared
+        self._index = index
+        self._prompt_ids = prepared.prompt_of(index).token_ids
+        self._thinking = _thinking_split(prepared)
+        self._split = _tool_split(prepared)
+        self._has_parts = self._thinking is not None or self._split is not None
+        self._logprobs = _logprobs(wire, prepared, index)
+        self._told = 0
+
+    def begin(self) -> Iterator[bytes]:
+        """What precedes its output."""
+        if self._wire.kind == "chat":
+            yield self._chunk({"role": "assistant", "content": ""}, is_first=True)
+        elif self._prepared.tells_token_ids:
+            yield self._chunk({}, is_first=True)
+
+    async def echo(self, first: Request) -> bytes:
+        """Its prompt; `first` is the first answer to it."""
+        told = await asyncio.to_thread(_of_echo, self._logprobs, self._prepared, self._index, first)
+        return self._chunk({"content": self._prepared.echo_of(self._index)}, told)
+
+    def push(self, delta: Delta) -> Iterator[bytes]:
+        self._told += len(delta.token_ids)
+        shown = self._logprobs.push(delta.logprobs)
+        ids = delta.token_ids if self._prepared.tells_token_ids else []
+        text, finish = delta.text, delta.finish_reason
+        if self._has_parts:
+            for piece in self._parts(text, is_last=finish is not None):
+                yield self._chunk(piece, shown, ids=ids)
+                shown, ids = None, list[int]()
+            text = ""
+        if finish is not None and self._wire.kind == "text":
+            yield self._chunk({"content": text}, shown, ending_of(finish, delta.stop_string), ids=ids)
+            return
+        if text or shown or ids:
+            yield self._chunk({"content": text}, shown, ids=ids)
+        if finish is not None:  # a chat's end is a separate chunk, as OpenAI sends it
+            finish = finish if self._split is None else self._split.finish_of(finish)
+            yield self._chunk({}, ending=ending_of(finish, delta.stop_string))
+
+    def _parts(self, text: str, *, is_last: bool) -> list[dict[str, Any]]:
+        """What has become certain: thoughts, calls, text."""
+        thought = ""
+        if self._thinking is not None:
+            thought, text = self._thinking.push(text, is_last=is_last)
+        thoughts = [{"reasoning_content": thought}] if thought and self._prepared.shows_thoughts else []
+        if self._split is not None:
+            return thoughts + self._split.push(text, is_last=is_last)
+        return [*thoughts, {"content": text}] if text else thoughts
+
+    def _chunk(
+        self,
         delta: dict[str, Any],
         shown: Any = None,
         ending: dict[str, Any] | None = None,
@@ -162,56 +208,39 @@ async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> 
         ids: list[int] | None = None,
         is_first: bool = False,
     ) -> bytes:
-        body = wire.chunk(choice, delta, shown, ending)
-        if prepared.tells_token_ids:
+        body = self._wire.chunk(self._index, delta, shown, ending)
+        if self._prepared.tells_token_ids:
             body["choices"][0]["token_ids"] = ids or []
             if is_first:
-                wire.tell_prompt(body, [prepared.prompt_of(choice).token_ids])
-        if prepared.counts_in_every_chunk:
-            body["usage"] = usage(len(prepared.prompt_of(choice).token_ids), told[choice])
+                self._wire.tell_prompt(body, [self._prompt_ids])
+        if self._prepared.counts_in_every_chunk:
+            body["usage"] = usage(len(self._prompt_ids), self._told)
         return event(body)
 
+
+async def events(admission: Admission, prepared: Prepared, wire: AnswerWire) -> AsyncGenerator[bytes]:
+    """Server-sent events. A failure before the first event raises EngineError; a later one becomes an error event,
+    without a [DONE]."""
+    choices = [_Choice(wire, prepared, index) for index in range(prepared.answers)]
+    requests: dict[int, Request] = {}
     async with aclosing(deltas(admission, prepared)) as parts:
-        async for choice, delta in parts:
+        async for index, delta in parts:
             if (error := error_of(delta)) is not None:
                 if not requests:
                     raise error
                 yield event(error_event(error))
                 return
-            is_first = choice not in requests
-            if is_first and wire.kind == "chat":
-                yield chunk(choice, {"role": "assistant", "content": ""}, is_first=True)
-            elif is_first and prepared.tells_token_ids:
-                yield chunk(choice, {}, is_first=True)
-            requests[choice] = delta.request
-            if is_first and prepared.echoes:
-                first = requests[prepared.first_of(choice)]
-                of_echo = await asyncio.to_thread(_of_echo, logprobs[choice], prepared, choice, first)
-                yield chunk(choice, {"content": prepared.echo_of(choice)}, of_echo)
-            told[choice] += len(delta.token_ids)
-            shown = logprobs[choice].push(delta.logprobs)
-            text, finish, split = delta.text, delta.finish_reason, splits[choice]
-            ids = delta.token_ids if prepared.tells_token_ids else []
-            if (thinking := thoughts[choice]) is not None:
-                thought, text = thinking.push(text, is_last=finish is not None)
-                if thought and prepared.shows_thoughts:
-                    yield chunk(choice, {"reasoning_content": thought}, shown, ids=ids)
-                    shown, ids = None, list[int]()
-            if split is not None:
-                for piece in split.push(text, is_last=finish is not None):
-                    yield chunk(choice, piece, shown, ids=ids)
-                    shown, ids = None, list[int]()
-                text, finish = "", finish and split.finish_of(finish)
-            ending = None if finish is None else ending_of(finish, delta.stop_string)
-            if wire.kind == "text" and ending is not None:  # a chat's end is a separate chunk, as OpenAI sends it
-                yield chunk(choice, {"content": text}, shown, ending, ids=ids)
-                continue
-            if text or shown or ids:
-                yield chunk(choice, {"content": text}, shown, ids=ids)
-            if ending is not None:
-                yield chunk(choice, {}, ending=ending)
+            choice = choices[index]
+            if index not in requests:
+                requests[index] = delta.request
+                for chunk in choice.begin():
+                    yield chunk
+                if prepared.echoes:
+                    yield await choice.echo(requests[prepared.first_of(index)])
+            for chunk in choice.push(delta):
+                yield chunk
     if prepared.wants_usage_chunk:
-        ended = [requests[choice] for choice in sorted(requests)]
+        ended = [requests[index] for index in sorted(requests)]
         yield event(wire.usage_chunk(ended, time.monotonic(), len(prepared.choices)))
     yield b"data: [DONE]\n\n"
 

@@ -25,25 +25,24 @@ class AnswerWire:
     model: str
     tokenizer: Tokenizer
     thinking: Thinking | None = None
-    answer_id: str = field(init=False)
-    created: int = field(default_factory=lambda: int(time.time()))
+    _head: dict[str, Any] = field(init=False)
+    """The first fields of a body."""
+    _chunk_head: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.answer_id = ("chatcmpl-" if self.kind == "chat" else "cmpl-") + uuid.uuid4().hex
-
-    def head(self, *, is_chunk: bool) -> dict[str, Any]:
-        """Fields at the beginning of every body and chunk."""
-        name = "text_completion" if self.kind == "text" else "chat.completion.chunk" if is_chunk else "chat.completion"
-        return {"id": self.answer_id, "object": name, "created": self.created, "model": self.model}
+        prefix, name = ("chatcmpl-", "chat.completion") if self.kind == "chat" else ("cmpl-", "text_completion")
+        made = {"id": prefix + uuid.uuid4().hex, "object": name, "created": int(time.time()), "model": self.model}
+        self._head = made
+        self._chunk_head = made | {"object": "chat.completion.chunk"} if self.kind == "chat" else made
 
     def chunk(
         self, choice: int, delta: dict[str, Any], logprobs: Any = None, ending: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """One stream chunk with one choice; `delta` is chat's delta, or {"content": ...}; `ending` is from
         `ending_of`."""
-        entry = {"index": choice, "logprobs": logprobs, **(ending or {"finish_reason": None})}
-        entry |= {"delta": delta} if self.kind == "chat" else {"text": delta.get("content", "")}
-        return self.head(is_chunk=True) | {"choices": [entry]}
+        said = {"delta": delta} if self.kind == "chat" else {"text": delta.get("content", "")}
+        entry = {"index": choice, "logprobs": logprobs, **(ending or {"finish_reason": None}), **said}
+        return {**self._chunk_head, "choices": [entry]}
 
     def logprobs(self, *, at: int, shows_special: bool, by_id: bool) -> LogprobWire:
         """For one answer, which begins after `at` characters of its choice's text."""
@@ -56,13 +55,13 @@ class AnswerWire:
 
     def usage_chunk(self, requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
         """The last chunk of a stream that requested usage."""
-        return self.head(is_chunk=True) | {"choices": []} | self._accounts(requests, now, per_prompt)
+        return {**self._chunk_head, "choices": []} | self._accounts(requests, now, per_prompt)
 
     def body(
         self, choices: list[dict[str, Any]], requests: list[Request], now: float, per_prompt: int
     ) -> dict[str, Any]:
         """The complete answer of a request that is not streamed."""
-        return self.head(is_chunk=False) | {"choices": choices} | self._accounts(requests, now, per_prompt)
+        return {**self._head, "choices": choices} | self._accounts(requests, now, per_prompt)
 
     def _accounts(self, requests: list[Request], now: float, per_prompt: int) -> dict[str, Any]:
         told = accounts(requests, now, per_prompt)
