@@ -86,6 +86,8 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
     )
     write_5m, write_1h = _cache_writes(usage, into)
     input_tokens, output_tokens = _totals(usage, into, reasoning_tokens, (write_5m + write_1h, cached))
+    if charged_pico_usd is not None and cached + write_5m + write_1h > input_tokens >= cached:
+        write_5m, write_1h = input_tokens - cached, 0  # OpenRouter: Gemini reads what it has just written
     tier = _tier(service_tier) or tier_with_surcharges(usage)
     return checked(
         Usage(

@@ -19,6 +19,11 @@ OPENAI: dict[str, object] = {
 }
 PLAIN = Usage(100, 64, output_tokens=50, reasoning_tokens=20, audio_input_tokens=3, audio_output_tokens=2)
 
+
+def bare(prompt: int, completion: int, total: int) -> dict[str, object]:
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
+
+
 WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
     ("openai", OPENAI, PLAIN),
     (
@@ -226,35 +231,25 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
     ),
     (
         "mistral: audio beside the prompt",
-        {
-            "prompt_audio_seconds": 3,
-            "prompt_tokens": 9,
-            "total_tokens": 632,
-            "completion_tokens": 248,
-            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 375},
-        },
+        bare(9, 248, 632) | {"prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 375}},
         Usage(384, output_tokens=248, audio_input_tokens=375),
     ),
     (
         "grok at azure: what was cached beside the prompt, and beside the total",
-        {
-            "prompt_tokens": 24,
-            "completion_tokens": 2,
-            "total_tokens": 26,
-            "prompt_tokens_details": {"cached_tokens": 161, "text_tokens": 24},
-        },
+        bare(24, 2, 26) | {"prompt_tokens_details": {"cached_tokens": 161, "text_tokens": 24}},
         Usage(185, 161, output_tokens=2),
     ),
     (
         "gemini through vercel's gateway: reasoning beside the completion, and beside the total",
-        {
-            "prompt_tokens": 61,
-            "completion_tokens": 10,
-            "total_tokens": 71,
-            "completion_tokens_details": {"reasoning_tokens": 96},
-            "market_cost": 0.0002833,
-        },
+        bare(61, 10, 71) | {"completion_tokens_details": {"reasoning_tokens": 96}, "market_cost": 0.0002833},
         Usage(61, output_tokens=106, reasoning_tokens=96),
+    ),
+    (
+        "openrouter: gemini reads what it has just written to its cache",
+        bare(2168, 100, 2268)
+        | {"prompt_tokens_details": {"cached_tokens": 2161, "cache_write_tokens": 2161}}
+        | {"cost": 0.000497, "is_byok": False},
+        Usage(2168, 2161, 7, output_tokens=100, charged_pico_usd=497_000_000),
     ),
     ("embeddings", {"prompt_tokens": 8, "total_tokens": 8}, Usage(8)),
     (
