@@ -15,7 +15,7 @@ _LONGEST: Final = 64
 def addresses_in(messages: object) -> Iterator[str]:
     """The member of each part that holds an address where the thing itself could be, such as `image_url`."""
     for message in objects_of(messages):
-        for part in objects_of(message.get("content")):
+        for part in (*objects_of(message.get("content")), *objects_of(message.get("images"))):
             for name, value in part.items():
                 if name not in _SAID and any(map(_is_address, _texts_in(value))):
                     yield name

@@ -219,6 +219,13 @@ async def test_nothing_is_fetched_from_here_because_a_message_names_its_address(
     assert fake.arguments == {}
 
 
+async def test_nor_because_an_earlier_answer_brought_it() -> None:
+    drawn = {"role": "assistant", "content": "y", "images": [{"type": "image_url", "image_url": {"url": AT}}]}
+    call = make_call(BODY | {"messages": [*HELLO, drawn, *HELLO]}, model="gemini/gemini-2.5-flash")
+    with pytest.raises(Untranslatable, match="image_url is an address"):
+        await LitellmBackend("b", complete=FakeLitellm(PLAIN)).open(call)
+
+
 async def test_a_pictures_address_reaches_providers_that_take_one() -> None:
     said = {"type": "text", "text": AT, "annotations": [{"type": "url_citation", "url": AT}]}
     messages = [{"role": "user", "content": [said, {"type": "image_url", "image_url": {"url": AT}}]}]
