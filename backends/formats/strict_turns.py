@@ -1,5 +1,6 @@
-"""Rewrites chats for servers that refuse the order of their messages, as the chat templates of open models do: Qwen3.5
-and later a second system message, Mistral's a user's after a tool's result, others two of a user's in a row. Pure.
+"""Rewrites chats for servers that refuse their messages as the chat templates of open models do: Qwen3.5 and later a
+second system message, Mistral's a user's after a tool's result, others two of a user's in a row, or a call cut off.
+Pure.
 
 Agents send such chats with every request (Codex a developer's message beside its instructions, Claude Code reminders).
 """
@@ -11,7 +12,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.formats.json_splice import find_members, objects_in, splice
+from backends.formats.json_splice import MEMBERS, find_members, objects_in, splice
 from backends.formats.tool_turns import OPENING, with_answers
 
 Message = dict[str, msgspec.Raw]
@@ -21,6 +22,7 @@ Mend = Callable[[bytes], bytes]
 _SYSTEM, _USER, _TOOL = msgspec.Raw(b'"system"'), msgspec.Raw(b'"user"'), msgspec.Raw(b'"tool"')
 _INSTRUCTS: Final = (_SYSTEM, msgspec.Raw(b'"developer"'))
 _CONTENT: Final = msgspec.json.Decoder(str | list[msgspec.Raw] | None)
+_NO_ARGUMENTS: Final = msgspec.Raw(b'"{}"')
 _OPEN, _CLOSE = "<system>\n", "\n</system>"
 
 
@@ -77,9 +79,47 @@ def with_a_user(messages: bytes) -> bytes:
     return msgspec.json.encode([*found[:first], opening, *found[first:]])
 
 
+def with_readable_calls(messages: bytes) -> bytes:
+    """Past calls with no arguments where theirs are no JSON object, as an answer that was cut off leaves them: what
+    follows tells the model, and a server that reads them would refuse the conversation for ever."""
+    if b'"tool_calls"' not in messages:
+        return messages
+    found = objects_in(messages)
+    is_changed = False
+    for message in found:
+        calls = objects_in(message.get("tool_calls", b"[]"))
+        broken = [call for call in calls if not _is_readable(_function_of(call).get("arguments", b"{}"))]
+        for call in broken:
+            call["function"] = msgspec.Raw(msgspec.json.encode(_function_of(call) | {"arguments": _NO_ARGUMENTS}))
+        if broken:
+            message["tool_calls"] = msgspec.Raw(msgspec.json.encode(calls))
+            is_changed = True
+    return msgspec.json.encode(found) if is_changed else messages
+
+
+def _function_of(call: Message) -> Message:
+    return MEMBERS.decode(call.get("function", b"{}"))
+
+
+def _is_readable(arguments: bytes) -> bool:
+    said = msgspec.json.decode(arguments)
+    try:
+        return isinstance(msgspec.json.decode(said) if isinstance(said, str) else said, dict)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+
+
 _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
     (re.compile(rb"must alternate", re.IGNORECASE), alternating),
     (re.compile(rb"role '?user'? after role '?tool", re.IGNORECASE), with_answers),
+    (
+        re.compile(
+            rb"arguments.{0,60}\bjson\b|invalid function arguments|has no attribute 'items'|item pairs from a mapping"
+            rb"|(?:expecting|unterminated string|extra data|invalid [a-z\\ ]{1,20})[^:]{0,60}: line \d+ column",
+            re.IGNORECASE,
+        ),
+        with_readable_calls,
+    ),
     (re.compile(rb"no user query found", re.IGNORECASE), with_a_user),
     (re.compile(rb"system role not supported|developer instruction is not enabled", re.IGNORECASE), without_system),
     (
@@ -91,7 +131,8 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
         with_system_first,
     ),
 )
-"""The words of templates of Gemma, Mistral, Qwen and others, of mistral-common, MiniMax, and Gemini for Gemma."""
+"""The words of templates of Gemma, Mistral, Qwen and others, of mistral-common, MiniMax, and Gemini for Gemma; on calls
+those of DashScope, llama.cpp, MiniMax, SGLang and vLLM."""
 
 
 def mend_for(refusal: bytes) -> Mend | None:

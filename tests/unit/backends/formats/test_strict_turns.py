@@ -3,7 +3,15 @@
 import msgspec
 import pytest
 
-from backends.formats.strict_turns import alternating, mend_for, mended, with_a_user, with_system_first, without_system
+from backends.formats.strict_turns import (
+    alternating,
+    mend_for,
+    mended,
+    with_a_user,
+    with_readable_calls,
+    with_system_first,
+    without_system,
+)
 from backends.formats.tool_turns import with_answers
 
 Json = dict[str, object]
@@ -100,6 +108,18 @@ def test_somebody_asks(messages: list[Json], expected: list[Json]) -> None:
     assert msgspec.json.decode(with_a_user(msgspec.json.encode(messages))) == expected
 
 
+@pytest.mark.parametrize("arguments", ['{"a": "cut o', "", "[1]", '"text"'])
+def test_a_call_cut_off_has_no_arguments(arguments: str) -> None:
+    def chat(first: object) -> bytes:
+        functions = [{"name": "f", "arguments": told} for told in (first, "{}")]
+        calls = [{"id": "c", "function": function} for function in functions]
+        return msgspec.json.encode([HI, {"role": "assistant", "tool_calls": calls}, RESULT, HI])
+
+    assert with_readable_calls(chat(arguments)) == chat("{}")
+    for kept in ('{"a": 1.50}', {"a": 1}):
+        assert with_readable_calls(chat(kept)) == chat(kept)
+
+
 @pytest.mark.parametrize("messages", ['[{"role": "user", "content": "Hi"}]', "[]", "7", '{"role": "system"}'])
 def test_what_is_in_order_keeps_its_bytes(messages: str) -> None:
     raw = messages.encode()
@@ -124,6 +144,13 @@ WORDS = [
     ("Conversation roles must alternate user/assistant/user/assistant/...", alternating),
     ("System role not supported", without_system),
     ("Developer instruction is not enabled for models/gemma-3-27b-it", without_system),
+    ("Expecting ',' delimiter: line 1 column 54 (char 53)", with_readable_calls),
+    ("Unterminated string starting at: line 1 column 1121 (char 1120)", with_readable_calls),
+    ("Invalid \\escape: line 1 column 7 (char 6)", with_readable_calls),
+    ("'str object' has no attribute 'items'", with_readable_calls),
+    ("Failed to parse tool call arguments as JSON: [json.exception.parse_error.101]", with_readable_calls),
+    ("invalid params, invalid function arguments json string, tool_call_id: c (2013)", with_readable_calls),
+    ('The "function.arguments" parameter of the code model must be in JSON format.', with_readable_calls),
     ("No user query found in messages.", with_a_user),
     ("Unexpected message role.", None),
 ]
