@@ -4,12 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers.models import WordLevel
+from torch import Tensor
 
 from local_engine.block_pool import BlockPool
 from local_engine.engine_core import EngineCore
 from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.request import Request, Status
-from local_engine.scheduler import Scheduler
+from local_engine.scheduler import Batch, Scheduler
 from local_engine.steps import Steps
 from local_engine.text.tokenizer import Tokenizer
 from tests.unit.local_engine.scripted import (
@@ -291,12 +292,16 @@ def test_an_important_request_takes_the_blocks_of_an_unimportant_one() -> None:
 
 
 def test_the_budget_bounds_every_step() -> None:
-    core, _ = make_core(budget=5)
-    for i in range(4):
-        core.add(make_request(str(i), [i] * 13))
-    while core.has_work:
-        report = core.step()
-        assert report.computed_tokens <= 5
+    computed: list[int] = []
+
+    class Counting(SlotRunner):
+        def run(self, batch: Batch) -> Tensor:
+            computed.append(batch.tokens)
+            return super().run(batch)
+
+    core, _ = make_core(budget=5, runner=Counting(64, 4))
+    run_all(core, [make_request(str(i), [i] * 13) for i in range(4)])
+    assert max(computed) == 5
 
 
 def test_importance_goes_before_arrival() -> None:
