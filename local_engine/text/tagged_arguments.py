@@ -11,6 +11,8 @@ from local_engine.text.tool_marks import PARAMETER_CLOSE, PARAMETER_OPEN
 Schema = Mapping[str, Any]
 # Python's spellings.
 OF_PYTHON: Final = {"True": True, "False": False, "None": None}
+# Where a schema's alternatives are; of an allOf, mostly of one reference, each part says something about the value.
+COMBINED: Final = ("anyOf", "oneOf", "allOf")
 
 
 def write_tagged(arguments: Any) -> str:
@@ -23,28 +25,39 @@ def write_tagged(arguments: Any) -> str:
     )
 
 
-def read_tagged(text: str, schema: Any) -> dict[str, Any]:
-    """Arguments by name, each typed by `schema`, the schema of all of them."""
+def read_tagged(text: str, schema: Any) -> str:
+    """A JSON object of the arguments by name, each typed by `schema`, the schema of all of them."""
     known = schema.get("properties") if isinstance(schema, dict) else None
     properties = cast(dict[str, Any], known) if isinstance(known, dict) else {}
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, str] = {}
     for piece in text.split(PARAMETER_OPEN)[1:]:
         key, found, rest = piece.partition(">")
         if key and found:
             value = rest.partition(PARAMETER_CLOSE)[0].removeprefix("\n").removesuffix("\n")
             arguments[key.strip()] = _typed(value, properties.get(key.strip()), schema)
-    return arguments
+    return "{" + ", ".join(f"{_json(name)}: {value}" for name, value in arguments.items()) + "}"
 
 
-def _typed(value: str, schema: Any, root: Any) -> Any:
-    """A value typed by its schema: a string, unless the schema names only other types and the text is JSON of one."""
+def _typed(value: str, schema: Any, root: Any) -> str:
+    """A value as JSON, typed by its schema: a string, unless the schema names only other types and the text is JSON of
+    one, which stays as it is: read and written again, 1e999 would be Infinity."""
     kinds = [kind for part in parts_of(schema, root) for kind in _kinds_of(part)]
     if not isinstance(schema, dict) or ("string" in kinds and (value != "null" or "null" not in kinds)):
-        return value
+        return _json(value)
     try:
-        return json.loads(value)
+        json.loads(value, parse_constant=_refuse, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
-        return OF_PYTHON.get(value, value)
+        return _json(OF_PYTHON.get(value, value))
+    return value.strip()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _refuse(word: str) -> None:
+    """NaN and infinities, which JSON lacks, are texts: no client could read the arguments."""
+    raise ValueError(word)
 
 
 def takes_text(schema: Any, root: Any) -> bool:
@@ -77,16 +90,19 @@ def _parts_of(schema: Any, root: Any, seen: set[str]) -> Iterator[Schema]:
     if not isinstance(schema, dict):
         return
     one = cast(dict[str, Any], schema)
-    reference, several = one.get("$ref"), one.get("anyOf", one.get("oneOf"))
+    reference, several = one.get("$ref"), next((one[name] for name in COMBINED if name in one), None)
     if isinstance(reference, str):
-        if reference not in seen:
-            seen.add(reference)
-            yield from _parts_of(_referred(reference, root), root, seen)
+        parts = [] if reference in seen else [_referred(reference, root)]
+        seen.add(reference)
     elif isinstance(several, list):
-        for part in cast(list[Any], several):
-            yield from _parts_of(part, root, seen)
+        parts = cast(list[Any], several)
     else:
         yield one
+        return
+    listed = {name: one[name] for name in ("enum", "const") if name in one}
+    for part in parts:
+        for found in _parts_of(part, root, seen):
+            yield {"type": one.get("type"), **found, **listed}
 
 
 def _referred(reference: str, root: Any) -> Any:

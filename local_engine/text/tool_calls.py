@@ -331,7 +331,7 @@ def parse_function(text: str, schemas: Mapping[str, Any]) -> ToolCall | None:
     if not (text.lstrip().startswith(FUNCTION_OPEN) and name and found):
         return None
     arguments = read_tagged(inside.removesuffix(FUNCTION_CLOSE), schemas.get(name.strip()))
-    return ToolCall(name.strip(), _json(arguments))
+    return ToolCall(name.strip(), _sendable(arguments))
 
 
 def _json(value: Any) -> str:

@@ -50,6 +50,17 @@ def test_a_strict_tool_is_held_to_its_schema_in_its_familys_tags(
     assert takes("qwen3-coder", constraint, f"I look.\n{written(*arguments)}") is is_taken
 
 
+def test_texts_that_are_listed_elsewhere_are_the_only_ones() -> None:
+    """Pydantic writes an enumeration with a default as an allOf of one reference: any text was taken."""
+    mode = {"allOf": [{"$ref": "#/$defs/Mode"}], "default": "add"}
+    parameters = {"type": "object", "properties": {"mode": mode}, "$defs": PARAMETERS["$defs"], "required": ["mode"]}
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters, "strict": True}}
+    constraint = strict_calls([tool], writing_of("qwen3-coder"))
+    assert constraint is not None
+    assert takes("qwen3-coder", constraint, written(MODE))
+    assert not takes("qwen3-coder", constraint, written(("mode", "move")))
+
+
 def test_a_tool_that_says_nothing_of_its_arguments_takes_any() -> None:
     tools = [
         {"type": "function", "function": {"name": name, "parameters": parameters, "strict": name == "g"}}

@@ -179,15 +179,32 @@ def test_calls_and_text_are_separated(text: str, plain: str, calls: list[Told], 
         ({"$ref": "#/properties/x"}, "1", 1),
         ({"enum": ["1", "2"]}, "1", "1"),
         ({"enum": [1, 2]}, "1", 1),
+        ({"allOf": [{"$ref": "#/properties/text"}], "default": "1"}, "1", "1"),
+        ({"type": "string", "anyOf": [{"minLength": 1}, {"pattern": "a"}]}, "1", "1"),
+        ({"$ref": "#/properties/any", "type": "string"}, "1", "1"),
+        ({"allOf": [{"type": "string"}, {"maxLength": 2}]}, "1", "1"),
+        ({"type": "integer", "allOf": [{"minimum": 1}]}, "1", 1),
+        ({"type": "number"}, "NaN", "NaN"),
+        ({"type": "number"}, "-Infinity", "-Infinity"),
+        ({"type": "object"}, '{"a": NaN}', '{"a": NaN}'),
         ({}, "[1]", [1]),
         (None, "1", "1"),
     ],
 )
 def test_an_argument_between_tags_is_of_the_type_that_its_schema_says(schema: Any, text: str, value: Any) -> None:
     tagged = f"<function=f>\n<parameter=x>\n{text}\n</parameter>\n</function>"
-    call = parse_function(tagged, {"f": {"properties": {"x": schema}}})
+    others = {"text": {"type": "string"}, "any": {}}
+    call = parse_function(tagged, {"f": {"properties": {"x": schema, **others}}})
     assert call is not None
     assert json.loads(call.arguments) == {"x": value}
+
+
+@pytest.mark.parametrize("number", ["1e999", "0.10000000000000000001", "1" * 5000])
+def test_a_number_between_tags_is_sent_as_it_was_written(number: str) -> None:
+    schemas = {"f": {"properties": {"x": {"type": "number"}}}}
+    call = parse_function(f"<function=f>\n<parameter=x>\n {number}\n</parameter>\n</function>", schemas)
+    assert call is not None
+    assert call.arguments == f'{{"x": {number}}}'
 
 
 PARTS = [
