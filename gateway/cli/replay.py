@@ -18,6 +18,7 @@ from gateway.instants import DAY_US
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.replay_views import ReplayMove, ReplayResult
 from gateway.storage.sql.feedback import SqlFeedback
+from gateway.stores import OFF_PATH
 from gateway.sums import SumsQuery
 
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -75,7 +76,8 @@ async def _replay(file: Path, days: float) -> ReplayResult:
         document = state.deployment.catalogue.parse(read_text(file), file=str(file))
         until = now_us()
         since = until - round(days * DAY_US)
-        logged = sum(row.requests for row in await state.reports.sums(SumsQuery(since, until)))
+        sums = await state.reports.sums(SumsQuery(since, until, ("operation",), money_alone=True))
+        logged = sum(row.requests for row in sums if row.group["operation"] not in OFF_PATH)
         with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as shown:
             task = shown.add_task("Deciding again", total=logged)
             service = ReplayService(
@@ -86,4 +88,8 @@ async def _replay(file: Path, days: float) -> ReplayResult:
                 most_requests=None,
                 progress=lambda done: shown.update(task, completed=done),
             )
-            return await service(document, since, until)
+            result = await service(document, since, until)
+    if logged > result.requests:
+        deleted = counted(logged - result.requests, "request")
+        result.notes.append(f"{deleted} of this time cannot be decided again: retention has kept only their sums.")
+    return result
