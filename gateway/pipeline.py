@@ -151,7 +151,7 @@ class Pipeline:
         if resumed is not None:
             if asked.accepted is not None:
                 asked.accepted(resumed.accepted(run.intent.request_id))
-            run.previous_response_id, run.is_kept = resumed.previous, resumed.is_kept
+            run.previous_response_id, run.is_kept = resumed.previous, resumed.is_kept and not resumed.is_brief
         if run.intent.decision.exploration_pico_usd and self.exploration is not None:
             self.exploration.began(run.intent.request_id, run.intent.decision)
         if self.implied is not None:

@@ -51,9 +51,10 @@ async def stream_kept_response(
     events are not, and Overloaded."""
     opened = OpenResponses(kept)
     with _told():
-        if await opened.find(tenant, response_id) is None:
+        turn = await kept.find(tenant, response_id)
+        if turn is None:
             return None
-        resumed = ResumedStream(opened, tenant, response_id, last)
+        resumed = ResumedStream(opened, tenant, response_id, last, is_brief=turn.is_brief)
         await resumed.require_events()
         return resumed.events()
 

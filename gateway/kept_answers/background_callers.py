@@ -87,7 +87,8 @@ class BackgroundStream:
 
     async def begin(self, response: Open) -> None:
         self._response = response
-        self._events = self._opened.events(response.tenant, response.response_id)
+        is_brief = response.accepted.is_brief
+        self._events = self._opened.events(response.tenant, response.response_id, is_brief=is_brief)
         self._writer = EventWriter(self._events)
         self._keeping = asyncio.create_task(self._writer.keep())
         await self._caller.start(status=_OK, content_type=EVENT_STREAM, headers=_headers(response))

@@ -15,7 +15,7 @@ import msgspec
 from backends.endpoints.responses_items import ResponseHead
 from backends.formats.json_objects import decode_object, text_of
 from gateway.access.keys import KeyRecord
-from gateway.errors import BreakevenError, InvalidRequest, Overloaded, StoreDown
+from gateway.errors import BreakevenError, Overloaded, StoreDown
 from gateway.kept_answers.background_callers import BackgroundStream, Hearer, Nobody
 from gateway.kept_answers.kept_responses import KeptResponses, too_large_to_wait
 from gateway.kept_answers.open_responses import Open, OpenResponses
@@ -43,7 +43,6 @@ class Answers(Protocol):
 class _Asked(msgspec.Struct):
     background: object = None
     stream: object = None
-    store: object = None
 
 
 _ASKED: Final = msgspec.json.Decoder(_Asked)
@@ -81,8 +80,6 @@ class BackgroundResponses:
         asked = _asked(incoming)
         if asked is None or asked.background is not True or not self._kept.is_keeping:
             await self._answers.answer(incoming, caller)
-        elif asked.store is False:
-            raise InvalidRequest("background: needs a stored response; leave out store: false.", param="background")
         else:
             is_stream = asked.stream is True
             hearer = BackgroundStream(caller, self._opened) if is_stream else Nobody(caller)
@@ -109,7 +106,9 @@ class BackgroundResponses:
         fields = decode_object(incoming.body) or {}
         fields.pop("input", None)  # no document repeats it, and decoded it takes many times its bytes until the end
         previous = text_of(fields, "previous_response_id")
-        head = ResponseHead(f"resp_{accepted.request_id}", self._opened.now(), fields, previous, is_kept=True)
+        head = ResponseHead(
+            f"resp_{accepted.request_id}", self._opened.now(), fields, previous, is_kept=not accepted.is_brief
+        )
         response = Open(tenant, head, accepted)
         try:
             await self._opened.open(response)

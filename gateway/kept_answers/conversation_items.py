@@ -131,3 +131,18 @@ def _parts(content: object, role: object) -> list[object]:
 
 def _invalid(param: str, why: str) -> InvalidRequest:
     return InvalidRequest(f"{param}: {why}.", param=param)
+
+
+def items_of(given: bytes) -> bytes | None:
+    """A request's `input` as a JSON array, empty for null; None if it is neither a string nor a list."""
+    if given == b"null":
+        return b"[]"
+    if given.startswith(b'"'):
+        return b'[{"type":"message","role":"user","content":' + given + b"}]"
+    return given if given.startswith(b"[") else None
+
+
+def joined(lists: Sequence[bytes]) -> bytes:
+    """Concatenates JSON arrays."""
+    inner = [one[1:-1].strip() for one in lists]
+    return b"[" + b",".join(one for one in inner if one) + b"]"

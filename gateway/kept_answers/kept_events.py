@@ -44,7 +44,8 @@ _HEAD: Final = msgspec.msgpack.Decoder(Head)
 class KeptEvents:
     """Those of one response, as they are read. Everything may raise StoreDown."""
 
-    def __init__(self, kept: KeptResponses, tenant: str, response_id: str) -> None:
+    def __init__(self, kept: KeptResponses, tenant: str, response_id: str, seconds: float = EVENT_SECONDS) -> None:
+        self._seconds = seconds
         self._kept = kept
         self._tenant = tenant
         self._response_id = response_id
@@ -82,10 +83,6 @@ class KeptEvents:
     @property
     def again_seconds(self) -> float:
         return self._kept.again_seconds
-
-    @property
-    def _seconds(self) -> float:
-        return min(EVENT_SECONDS, self._kept.seconds)
 
     def _name(self, place: int | None = None) -> str:
         return f"{self._response_id}\0events" + ("" if place is None else f" {place}")

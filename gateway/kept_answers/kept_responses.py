@@ -18,7 +18,7 @@ import msgspec
 from backends.formats.json_objects import Fields, decode_object
 from backends.formats.json_splice import VALUES, NotAnObject, splice
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
-from gateway.kept_answers.conversation_items import output_of, parse_items, placed_items, shown
+from gateway.kept_answers.conversation_items import items_of, joined, output_of, parse_items, placed_items, shown
 from gateway.kept_answers.kept_conversations import Belonging
 from gateway.kept_answers.record_store import pseudonym
 from gateway.kept_answers.sealing import Seal
@@ -32,11 +32,14 @@ LARGEST_TURN_BYTES: Final = 8 << 20
 REST_SECONDS: Final = 5.0
 """How long nothing is kept after a store failure, so that answers do not wait for it again and again."""
 TRIES: Final = 10
+BRIEF_SECONDS: Final = 600.0
+"""How long a response with `store: false` can be fetched that was written in the background, as at OpenAI."""
 _PREVIOUS: Final = "previous_response_id"
 _CONVERSATION: Final = "conversation"
 _BACKGROUND: Final = ("background", "background_options")
 _REFERENCE: Final = "item_reference"
-_NO_ITEMS: Final = b"[]"
+_BRIEF: Final = "\0brief"
+"""Behind the id, so that reading one does not make it last as long as others."""
 
 
 class TurnStore(Protocol):
@@ -57,18 +60,20 @@ class TurnStore(Protocol):
 
 class Turn(msgspec.Struct, frozen=True, array_like=True):
     """A response as its caller received it, its input items, and the response or conversation that it continued. One
-    that `is_open` is still being written (open_responses.py)."""
+    that `is_open` is still being written (open_responses.py), one that `is_brief` is kept for BRIEF_SECONDS."""
 
     response: bytes
     items: bytes
     previous: str | None
     conversation_id: str | None = None
     is_open: bool = False
+    is_brief: bool = False
 
 
 class Resumed(msgspec.Struct, frozen=True):
     """What to keep of a request to the Responses API. `is_kept` is False if the caller opted out. `belonging` is the
-    conversation of which it is a turn. If nobody waits for the answer, it `is_background`."""
+    conversation of which it is a turn. If nobody waits for the answer, it `is_background`, and `is_brief` if the caller
+    opted out."""
 
     tenant: str
     items: bytes
@@ -76,17 +81,18 @@ class Resumed(msgspec.Struct, frozen=True):
     is_kept: bool
     belonging: Belonging | None = None
     is_background: bool = False
+    is_brief: bool = False
 
     @property
     def conversation_id(self) -> str | None:
         return None if self.belonging is None else self.belonging.conversation_id
 
     def accepted(self, request_id: str) -> Accepted:
-        return Accepted(request_id, self.items, self.previous, self.conversation_id)
+        return Accepted(request_id, self.items, self.previous, self.conversation_id, self.is_brief)
 
 
 class _Asked(msgspec.Struct):
-    input: msgspec.Raw = msgspec.Raw(_NO_ITEMS)
+    input: msgspec.Raw = msgspec.Raw(b"[]")
     store: object = None
     previous_response_id: object = None
     background: object = None
@@ -150,10 +156,13 @@ class KeptResponses:
             turns = await self._turns(tenant, asked.previous_response_id)
             referred = await self.dereferenced(tenant, items)
         previous = cast(str, asked.previous_response_id) if turns else None
-        is_kept = asked.store is not False and len(referred) <= self.largest_turn_bytes
-        if incoming.accepted is not None and not is_kept:
+        is_background, is_stored = incoming.accepted is not None, asked.store is not False
+        is_kept = (is_stored or is_background) and len(referred) <= self.largest_turn_bytes
+        if is_background and not is_kept:
             raise too_large_to_wait(self.largest_turn_bytes)
-        resumed = Resumed(tenant, referred, previous, is_kept, belonging, incoming.accepted is not None)
+        resumed = Resumed(
+            tenant, referred, previous, is_kept, belonging, is_background, is_brief=is_background and not is_stored
+        )
         if belonging is not None:
             self._require_appendable(referred)
         elif referred is items and not turns and asked.background is not True:
@@ -164,7 +173,7 @@ class KeptResponses:
         left_out = [_PREVIOUS] * bool(turns) + [_CONVERSATION] * (belonging is not None)
         if asked.background is True:  # we wait for what our callers need not wait for
             left_out += _BACKGROUND
-        body = self._replaced(incoming.body, _joined([*before, referred]), left_out)
+        body = self._replaced(incoming.body, joined([*before, referred]), left_out)
         return msgspec.structs.replace(incoming, body=body), resumed
 
     def _require_appendable(self, items: bytes) -> None:
@@ -206,7 +215,7 @@ class KeptResponses:
         is_resting = self._monotonic() < self._resting_until and not resumed.is_background
         if len(response) + len(resumed.items) > self.largest_turn_bytes or is_resting:
             return
-        turn = Turn(response, resumed.items, resumed.previous, resumed.conversation_id)
+        turn = Turn(response, resumed.items, resumed.previous, resumed.conversation_id, is_brief=resumed.is_brief)
         for left in reversed(range(TRIES if resumed.is_background else 1)):
             try:
                 await self.put(resumed.tenant, response_id, turn)
@@ -219,11 +228,16 @@ class KeptResponses:
 
     async def put(self, tenant: str, response_id: str, turn: Turn) -> None:
         """Raises StoreDown."""
-        await self.put_sealed(tenant, response_id, msgspec.msgpack.encode(turn), self.seconds)
+        called, seconds = (response_id + _BRIEF, BRIEF_SECONDS) if turn.is_brief else (response_id, self.seconds)
+        await self.put_sealed(tenant, called, msgspec.msgpack.encode(turn), seconds)
 
     async def find(self, tenant: str, response_id: str) -> Turn | None:
         """A kept response of this tenant. Raises StoreDown."""
-        plain = await self.find_sealed(tenant, response_id, self.seconds) if self.seconds else None
+        if not self.seconds:
+            return None
+        plain = await self.find_sealed(tenant, response_id, self.seconds)
+        if plain is None:
+            plain = await self.find_sealed(tenant, response_id + _BRIEF, BRIEF_SECONDS)
         return None if plain is None else msgspec.msgpack.decode(plain, type=Turn)
 
     async def put_sealed(self, tenant: str, called: str, plain: bytes, seconds: float) -> None:
@@ -251,12 +265,15 @@ class KeptResponses:
         """All input items of a response, including those of earlier turns, as clients expect them. Raises as
         `resume`."""
         turns = await self._turns(tenant, turn.previous)
-        whole = _joined([part for one in turns for part in (one.items, output_of(one.response))] + [turn.items])
+        whole = joined([part for one in turns for part in (one.items, output_of(one.response))] + [turn.items])
         return [shown(item) for item in placed_items(whole)]
 
     async def forget(self, tenant: str, response_id: str) -> bool:
         """Deletes a response, or another record; False if there was none. Raises StoreDown."""
-        return await self.store.delete(name_of(tenant, response_id), owner=pseudonym(tenant))
+        owner, brief = pseudonym(tenant), name_of(tenant, response_id + _BRIEF)
+        return await self.store.delete(name_of(tenant, response_id), owner=owner) or await self.store.delete(
+            brief, owner=owner
+        )
 
     async def _turns(self, tenant: str, response_id: object) -> Sequence[Turn]:
         """The turns up to the response of that id, oldest first; none if it is not kept here."""
@@ -334,21 +351,6 @@ def _told() -> Generator[None]:
             "The response that this request continues cannot be read right now; try again.",
             retry_after_seconds=1.0,
         ) from error
-
-
-def items_of(given: bytes) -> bytes | None:
-    """A request's `input` as a JSON array, empty for null; None if it is neither a string nor a list."""
-    if given == b"null":
-        return _NO_ITEMS
-    if given.startswith(b'"'):
-        return b'[{"type":"message","role":"user","content":' + given + b"}]"
-    return given if given.startswith(b"[") else None
-
-
-def _joined(lists: Sequence[bytes]) -> bytes:
-    """Concatenates JSON arrays."""
-    inner = [one[1:-1].strip() for one in lists]
-    return b"[" + b",".join(one for one in inner if one) + b"]"
 
 
 def _response_of(item_id: str) -> str | None:

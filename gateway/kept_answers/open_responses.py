@@ -14,8 +14,8 @@ import msgspec
 from backends.endpoints.responses_items import ResponseHead
 from backends.formats.json_objects import Fields, decode_object, text_of
 from gateway.errors import BreakevenError, RateLimitExceeded
-from gateway.kept_answers.kept_events import KeptEvents
-from gateway.kept_answers.kept_responses import KeptResponses, Turn, mark_name, name_of
+from gateway.kept_answers.kept_events import EVENT_SECONDS, KeptEvents
+from gateway.kept_answers.kept_responses import BRIEF_SECONDS, KeptResponses, Turn, mark_name, name_of
 from gateway.kept_answers.record_store import pseudonym
 from gateway.request.run import Accepted
 
@@ -43,7 +43,7 @@ class Open(msgspec.Struct, frozen=True):
 
     def turn(self, response: bytes, *, is_open: bool = False) -> Turn:
         asked = self.accepted
-        return Turn(response, asked.items, asked.previous, asked.conversation_id, is_open)
+        return Turn(response, asked.items, asked.previous, asked.conversation_id, is_open, asked.is_brief)
 
     def document(self, outcome: Outcome, why: BreakevenError | None = None) -> bytes:
         """What its caller sees of it, in JSON; `why` it failed."""
@@ -78,8 +78,8 @@ class OpenResponses:
         """Whether it was cancelled or deleted."""
         return await self._kept.mark_of(response.tenant, response.response_id) is not None
 
-    def events(self, tenant: str, response_id: str) -> KeptEvents:
-        return KeptEvents(self._kept, tenant, response_id)
+    def events(self, tenant: str, response_id: str, *, is_brief: bool = False) -> KeptEvents:
+        return KeptEvents(self._kept, tenant, response_id, BRIEF_SECONDS if is_brief else EVENT_SECONDS)
 
     async def is_kept(self, response: Open) -> bool:
         return await self._kept.find(response.tenant, response.response_id) is not None

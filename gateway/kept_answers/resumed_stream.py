@@ -38,6 +38,7 @@ class ResumedStream:
         response_id: str,
         last: int,
         *,
+        is_brief: bool = False,
         look_seconds: float = LOOK_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
@@ -47,7 +48,7 @@ class ResumedStream:
         self._last = last
         self._look_seconds = look_seconds
         self._patience_seconds = patience_seconds
-        self._kept = opened.events(tenant, response_id)
+        self._kept = opened.events(tenant, response_id, is_brief=is_brief)
         self._head = Head([0], -1)
         self._looked_at = time.monotonic()
         self._doubt: bytes | None = None

@@ -46,12 +46,13 @@ class Observer(Protocol):
 
 class Accepted(msgspec.Struct, frozen=True):
     """A request whose answer is kept: its own input items as a JSON array, and the kept response or the conversation
-    that it continues."""
+    that it continues. With `store: false` it `is_brief`."""
 
     request_id: str
     items: bytes
     previous: str | None
     conversation_id: str | None
+    is_brief: bool = False
 
 
 class Incoming(msgspec.Struct, frozen=True):

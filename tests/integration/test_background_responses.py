@@ -127,7 +127,6 @@ async def test_only_its_team_knows_it(slow: Slow) -> None:
     ("asked", "error", "says"),
     [
         ({"model": "none"}, openai.NotFoundError, "none"),
-        ({"store": False}, openai.BadRequestError, "background: needs a stored response"),
         ({"input": "x" * 9_000_000}, openai.APIStatusError, "larger than"),
         ({"input": 7}, openai.BadRequestError, "input"),
         ({"background": "yes"}, openai.BadRequestError, "background: must be true or false"),

@@ -32,7 +32,8 @@ class FailingTurns(MemoryTurns):
     refused = 0
 
     def __init__(self) -> None:
-        super().__init__()
+        self.now = 0.0
+        super().__init__(monotonic=lambda: self.now)
         self.names: set[str] = set()
 
     async def get(self, name: str, seconds: float | None) -> bytes | None:

@@ -10,6 +10,7 @@ from backends.endpoints.responses_items import ResponseHead
 from gateway.errors import InvalidRequest
 from gateway.kept_answers.background_callers import BackgroundStream
 from gateway.kept_answers.kept_events import PAGE_BYTES, EventWriter, KeptEvents
+from gateway.kept_answers.kept_responses import BRIEF_SECONDS
 from gateway.kept_answers.open_responses import DEAD_SECONDS, Open
 from gateway.kept_answers.resumed_stream import ResumedStream
 from gateway.ledger.entry import Status
@@ -26,8 +27,8 @@ class Streamed(Background):
 
     response_id = ""
 
-    async def begun_stream(self) -> "asyncio.Task[None]":
-        task = self.begin(stream=True)
+    async def begun_stream(self, **asked: object) -> "asyncio.Task[None]":
+        task = self.begin(stream=True, **asked)
         await until(lambda: self.caller.sent and self.rig.one.calls)
         self.response_id = parsed(self.caller.body)[0]["response"]["id"]
         return task
@@ -97,6 +98,23 @@ async def test_what_was_deleted_meanwhile_leaves_no_events() -> None:
     await task
     with pytest.raises(InvalidRequest, match="no events"):
         await made.fetched()
+
+
+@pytest.mark.parametrize(("store", "is_there"), [(False, False), (True, True), (None, True)])
+async def test_what_is_not_to_be_stored_is_gone_ten_minutes_after_it_was_last_fetched(
+    store: bool | None, *, is_there: bool
+) -> None:
+    made = Streamed()
+    task = await made.begun_stream(store=store)
+    made.may_answer.set()
+    await task
+    made.store.now += BRIEF_SECONDS - 1
+    assert (await made.found())["store"] is is_there
+    made.store.now += BRIEF_SECONDS - 1
+    assert (await made.found())["status"] == "completed"
+    made.store.now += BRIEF_SECONDS + 1
+    assert (await made.opened.find(TENANT, made.response_id) is not None) is is_there
+    assert (await made.opened.events(TENANT, made.response_id).head() is not None) is is_there
 
 
 async def test_events_that_cannot_be_kept_at_once_are_kept_later() -> None:
