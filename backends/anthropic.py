@@ -37,6 +37,9 @@ _UNREADABLE: Final = re.compile(rb"signature[^\"]{0,9} in [^\"]{0,9}thinking")
 _MISSED: Final = re.compile(rb"thinking mode must be passed back|reasoning_content is missing")
 """How DeepSeek and Moonshot reject a conversation with tool calls that lacks its thinking, which clients drop if it is
 not signed, or which another model did."""
+_TOO_STRICT: Final = re.compile(rb"schemas? (?:contains|is) too|tools\.\d+\.custom: ", re.IGNORECASE)
+"""How Anthropic rejects strict tools with too many members that may be missing or are of several types, or with a
+schema that refers to itself."""
 _DISABLED: Final = b'{"type":"disabled"}'
 _DECIDED_ON: Final = frozenset(
     {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "models", "plugins", "preset", "speed", "stream"}
@@ -57,17 +60,22 @@ class AnthropicBackend(HttpBackend):
             return await self._open_native(call)
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
-        created = int(time.time())
+        created, view = int(time.time()), parse_chat(call.body)
         reader = partial(AnthropicStreamReader, self.name, wants_usage_chunk=call.wants_usage_chunk, created=created)
         exchange = Exchange(
             url=join_url(self._base_url, "messages"),
             headers=self._headers,
-            body=build_messages_body(parse_chat(call.body), call),
+            body=build_messages_body(view, call),
             read_answer=partial(read_message, backend=self.name, created=created),
             stream_reader=reader,
             translate_error=openai_error,
         )
-        return await self.exchange(call, exchange)
+        try:
+            return await self.exchange(call, exchange)
+        except UpstreamRejected as refusal:
+            if not _TOO_STRICT.search(refusal.body) or not any(tool.is_strict for tool in view.tools):
+                raise
+        return await self.exchange(call, replace(exchange, body=build_messages_body(view, call, keeps_strict=False)))
 
     async def _open_native(self, call: Call) -> Reply:
         exchange = self._native(call)

@@ -26,6 +26,8 @@ DEFAULT_MAX_TOKENS: Final = 8192
 """Anthropic requires a limit; this one is sent if the caller gave none."""
 DEFAULT_WITH_THOUGHTS: Final = 32_000
 """The same for newer models, which reason by default: reasoning counts towards the limit."""
+_MOST_STRICT: Final = 20
+"""Strict tools of a request."""
 _LEAST_BUDGET: Final = 1024
 
 _EFFORTS: Final[Mapping[str, str]] = {
@@ -43,8 +45,10 @@ _SERVICE_TIERS: Final[Mapping[str, str]] = {"auto": "auto", "default": "standard
 _JSON_ONLY: Final = "Answer with one JSON object and nothing else."
 
 
-def build_messages_body(view: ChatView, call: Call) -> bytes:
-    """The request in Anthropic's format. Raises UpstreamRejected if it cannot be expressed."""
+def build_messages_body(view: ChatView, call: Call, *, keeps_strict: bool = True) -> bytes:
+    """The request in Anthropic's format. Without `keeps_strict`, and if there are too many strict tools, none is
+    strict. Raises UpstreamRejected if it cannot be expressed."""
+    keeps_strict = keeps_strict and sum(tool.is_strict for tool in view.tools) <= _MOST_STRICT
     messages = _messages(view)
     is_older = is_older_claude(call.upstream_model)
     if not all(sequence.strip() for sequence in view.stop):
@@ -61,7 +65,7 @@ def build_messages_body(view: ChatView, call: Call) -> bytes:
         system.append({"type": "text", "text": _JSON_ONLY})
     optional: Fields = {
         "system": system,
-        "tools": [_tool(tool) for tool in view.tools],
+        "tools": [_tool(tool, keeps_strict=keeps_strict) for tool in view.tools],
         "tool_choice": _tool_choice(view),
         "stop_sequences": list(view.stop),
         "output_config": _output_config(view, call.upstream_model),
@@ -219,11 +223,11 @@ def _cached(block: Fields, cache_control: Fields | None) -> Fields:
     return block | {"cache_control": cache_control} if cache_control else block
 
 
-def _tool(tool: Tool) -> Fields:
+def _tool(tool: Tool, *, keeps_strict: bool) -> Fields:
     """A strict tool whose schema Anthropic cannot enforce keeps its schema but loses `strict`."""
     said: Fields = {"name": tool.name, "input_schema": tool.parameters}
     said |= {"description": tool.description} if tool.description else {}
-    if tool.is_strict:
+    if tool.is_strict and keeps_strict:
         with suppress(OpenObject, RecursionError):
             said |= {"input_schema": schema_subset.for_anthropic(tool.parameters), "strict": True}
     return _cached(said, tool.cache_control)

@@ -195,6 +195,33 @@ async def test_what_cannot_be_sent_is_refused_without_a_call(operation: Operatio
         assert provider.received == []
 
 
+STRICT = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}
+REFUSED = [
+    "Schemas contains too many parameters with union types (17 parameters with type arrays or anyOf).",
+    "Schema is too complex for compilation. Try reducing the number of tools or simplifying tool schemas.",
+    "tools.0.custom: Invalid schema: Circular reference detected in schema definitions: Node -> Node.",
+]
+
+
+@pytest.mark.parametrize("message", REFUSED)
+async def test_tools_that_are_too_much_to_be_strict_are_sent_again_without_that_promise(message: str) -> None:
+    error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}}).encode()
+    refused = Raw((error,), status=400, headers={"content-type": "application/json"})
+    body = json.dumps({"messages": [{"role": "user", "content": "hi"}], "tools": [STRICT]}).encode()
+    async with ScriptedProvider(refused, OUTCOME) as provider:
+        await collect(provider, make_call(body, "chat.completions"))
+        told = [b'"strict":true' in request.body for request in provider.received]
+    assert told == [True, False]
+
+
+async def test_more_strict_tools_than_anthropic_takes_are_all_sent_without_that_promise() -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "hi"}], "tools": [STRICT] * 21}).encode()
+    async with ScriptedProvider(OUTCOME) as provider:
+        await collect(provider, make_call(body, "chat.completions"))
+        [request] = provider.received
+    assert b'"strict"' not in request.body
+
+
 async def test_tokens_are_counted_by_the_provider() -> None:
     plain = {"content-type": "application/json"}
     answers = [
