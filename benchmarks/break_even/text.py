@@ -165,9 +165,9 @@ def _staircase_rows(study: Study) -> str:
 def _self_hosted(study: Study) -> str:
     ranges = study.report.volume.self_hosted
     if not ranges:
-        return "There is no volume at which hosting nothing at all is cheaper, because of the peak."
+        return "There is no volume at which doing without the hosted model is cheaper, because of the peak."
     first = ranges[0].start.requests_per_day
-    return f"Hosting nothing at all is cheaper from {first:,.0f} a day on, in {len(ranges)} separate range(s)."
+    return f"Doing without the hosted model is cheaper from {first:,.0f} a day on, in {len(ranges)} separate range(s)."
 
 
 def _tornado(study: Study) -> str:

@@ -168,12 +168,22 @@ def _tiles(report: dict[str, Any]) -> list[str]:
         markup.tile(
             "Capacity used",
             display.share(owned["utilisation"]),
-            ("measured" if owned["is_measured"] else "expected") + f"; idle rent {display.dollars(owned['idle_usd'])}",
+            capacity_note(owned),
         ),
         markup.tile(
             "Pays above", display.share(unit["break_even_utilisation"]), "of its capacity; over 100 % means never"
         ),
     ]
+
+
+def capacity_note(owned: dict[str, Any]) -> str:
+    """By what the capacity is used: shadow calls, for example, take some too. A running engine's rent is as booked."""
+    idle = display.dollars(owned["idle_usd"])
+    return (
+        f"measured, by these requests; idle rent {idle}, as booked"
+        if owned["is_measured"]
+        else f"expected; idle rent {idle}"
+    )
 
 
 def payback_tiles(found: dict[str, Any] | None) -> list[str]:

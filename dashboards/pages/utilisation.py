@@ -58,11 +58,14 @@ def _tiles(found: dict[str, Any], period: str) -> str:
 
 
 def rent_note(found: dict[str, Any]) -> str:
-    """How the rent comes about: the paid hours, at the mean of their prices, which may differ from today's."""
+    """How the rent comes about: the paid hours, at the mean of their prices. If that is not today's price it says so,
+    because nobody configured that number."""
     hours = round(sum(point["paid_gpu_seconds"] for point in found["hours"]) / 3600)
     if not hours:
         return "no hour was paid for"
-    return f"{markup.counted(hours, 'GPU hour')} at {display.rate(Decimal(found['idle']['rent_usd']) / hours)}"
+    mean, now = display.rate(Decimal(found["idle"]["rent_usd"]) / hours), display.rate(found["gpu_hour_usd"])
+    on_average = "" if mean == now else f" on average, {now} now"
+    return f"{markup.counted(hours, 'GPU hour')} at {mean}{on_average}"
 
 
 def _busiest(hours: list[dict[str, Any]], view: View) -> str:

@@ -111,7 +111,7 @@ def _volume(report: BreakEvenReport) -> str:
         f" {_replicas(volume.hybrid_replicas)} beside the hosted model"
     )
     if not volume.self_hosted:
-        return text + "; hosting nothing at all never pays, because the fleet must be sized for the peak."
+        return text + "; doing without it never pays, because the fleet must be sized for the peak."
     first = volume.self_hosted[0].start
     gaps = ", but not at each volume above: every further GPU must fill first" if len(volume.self_hosted) > 1 else ""
     return text + f", and at {first.requests_per_day:,.0f} a day with nothing hosted{gaps}."

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dashboards.pages.break_even import curve_table, payback_tiles, tornado_table
+from dashboards.pages.break_even import capacity_note, curve_table, payback_tiles, tornado_table
 from tests.unit.dashboards.views import cells_of
 
 
@@ -28,3 +28,9 @@ def test_what_moves_the_saving_is_a_table() -> None:
 def test_one_month_is_one_month() -> None:
     [tile] = payback_tiles({"purchase_usd": 100.0, "months": 1, "best_recovered_usd": 120.0})
     assert ">1 month<" in tile
+
+
+def test_the_capacity_used_says_by_what_as_the_page_of_utilisation_counts_more() -> None:
+    owned = {"is_measured": True, "idle_usd": "18.5"}
+    assert capacity_note(owned) == "measured, by these requests; idle rent $18.50, as booked"
+    assert capacity_note({**owned, "is_measured": False}) == "expected; idle rent $18.50"

@@ -14,10 +14,10 @@ from tests.unit.dashboards.views import make_view
 @pytest.mark.parametrize(
     ("rent", "paid_hours", "said"),
     [
-        ("117.6", [24 * 31], "744 GPU hours at $0.158"),
+        ("117.6", [24 * 31], "744 GPU hours at $0.158 on average, $0.10 now"),
         ("0.1", [1], "1 GPU hour at $0.10"),
         ("0.2", [1, 1], "2 GPU hours at $0.10"),
-        ("5000", [2] * 500, "1,000 GPU hours at $5.00"),
+        ("5000", [2] * 500, "1,000 GPU hours at $5.00 on average, $0.10 now"),
         ("0", [0], "no hour was paid for"),
     ],
 )

@@ -44,7 +44,7 @@ def test_the_worked_example_from_rows() -> None:
     assert report.unit.break_even_utilisation == pytest.approx(0.6127, abs=5e-5)
     assert report.volume.self_hosted == ()
     assert "$546.13 less" in report.verdict
-    assert "never pays, because the fleet must be sized for the peak" in report.verdict
+    assert "doing without it never pays, because the fleet must be sized for the peak" in report.verdict
 
 
 def test_break_even_volume_is_where_the_saving_changes_sign() -> None:
