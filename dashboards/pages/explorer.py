@@ -269,7 +269,7 @@ def _row(view: View, row: dict[str, Any], change: Cell, key_names: dict[str, str
             Cell(
                 named(name, value, key_names),
                 href=href if i == 0 else None,
-                tone=markup.NAME,
+                tone="be-nowrap" if name in TIMES else markup.NAME,
                 title=(value or "") if value in key_names else "",
             )
             for i, (name, value) in enumerate(group.items())

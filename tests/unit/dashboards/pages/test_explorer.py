@@ -154,5 +154,9 @@ def test_the_groups_that_have_no_row_are_one_above_the_total() -> None:
     made = cost_table(view, found, TablePart(1, 41), compared(found), {"key_1": "chat"})
     chat, others, total = made.split("<tr")[-3:]
     assert ("chat" in chat, "+100 %" in chat) == (True, True)
+    assert "be-name" in chat, "it may break within"
+    hours = {**found, "rows": [{**figures("5", 3), "group": {"hour": "2026-11-20T22:00Z"}}], "by": ["hour"]}
+    made = cost_table(view, hours, TablePart(1, 1), compared(found), {})
+    assert 'be-nowrap">20 Nov 2026 22:00<' in made, "an hour was two lines, and a week twice as long"
     assert ("40 other groups" in others, "$2" in others, "+100 %" in others) == (True, True, True)
     assert ("Total" in total, "$7" in total, "+75 %" in total) == (True, True, True)
