@@ -156,7 +156,8 @@ def rows(names: Sequence[str], values: Sequence[float]) -> Options:
     options["yAxis"]["axisLabel"] = {"color": INK, **label}
     options["legend"] = {"show": False}
     options["series"] = [{"type": "bar", "barMaxWidth": 22, "data": list(reversed(values))}]
-    options["grid"]["bottom"] = 8
+    last_label = f"${max(values, default=0):,.0f}"  # about half of it is beyond the axis
+    options["grid"] |= {"bottom": 8, "right": max(26, 4 * len(last_label))}
     narrow = {**label, "fontSize": 10, "lineHeight": 12, ":formatter": ON_TWO_LINES}
     narrow["width"] = _cut_at(135, names, LONG_ON_A_PHONE)
     few, many = {"splitNumber": 3}, {"splitNumber": 5}  # with more, every second label has no room

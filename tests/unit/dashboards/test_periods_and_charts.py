@@ -298,6 +298,12 @@ def test_only_names_that_are_cut_have_a_width(name: str, width: int | None, on_a
     assert (options["yAxis"]["axisLabel"]["width"], wide, narrow) == (width, width, on_a_phone)
 
 
+@pytest.mark.parametrize(("usd", "pixels"), [(0.0, 26), (19.2, 26), (3_000_000.0, 40)])
+def test_the_last_label_of_lying_bars_has_room(usd: float, pixels: int) -> None:
+    """Of $35,000,000 the last zero was cut off."""
+    assert charts.rows(["a"], [usd])["grid"]["right"] == pixels
+
+
 def test_an_axis_of_a_few_dollars_has_cents_at_each_tick() -> None:
     """`$1` used to stand between `$0.50` and `$1.50`."""
     assert charts.rows(["a"], [3.0])["xAxis"]["axisLabel"][":formatter"] == charts.CENT_TICK
