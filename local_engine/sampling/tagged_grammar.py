@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from local_engine.sampling.json_schema import guided_schema
-from local_engine.text.tagged_arguments import takes_text, texts_of
+from local_engine.text.tagged_arguments import properties_of, takes_text, texts_of
 from local_engine.text.tool_marks import CLOSE, FUNCTION_CLOSE, PARAMETER_CLOSE, PARAMETER_OPEN
 
 ENDS: Final = json.dumps(f"\n{PARAMETER_CLOSE}\n")
@@ -17,12 +17,9 @@ DEFINED: Final = ("$defs", "definitions")
 
 def tagged_rules(number: int, schema: Mapping[str, Any] | None) -> str:
     """The rule `arguments` of this number: the schema's properties in order, or anything without a schema."""
-    known = (schema or {}).get("properties")
-    properties = cast(dict[str, Any], known) if isinstance(known, dict) else {}
+    properties, needed = properties_of(schema)
     if schema is None or not properties or any(">" in name or "\n" in name for name in properties):
         return f"arguments{number}: ANY{number}*\nANY{number}: /{PARAMETER_OPEN}[^>\\n]+>\\n/ {TEXT}\n"
-    required = schema.get("required")
-    needed = cast(list[Any], required) if isinstance(required, list) else []
     several = [f"argument{number}_{place}{'' if name in needed else '?'}" for place, name in enumerate(properties)]
     rules = [
         f"argument{number}_{place}: {json.dumps(f'{PARAMETER_OPEN}{name}>' + chr(10))} "

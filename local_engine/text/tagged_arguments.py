@@ -27,8 +27,7 @@ def write_tagged(arguments: Any) -> str:
 
 def read_tagged(text: str, schema: Any) -> str:
     """A JSON object of the arguments by name, each typed by `schema`, the schema of all of them."""
-    known = schema.get("properties") if isinstance(schema, dict) else None
-    properties = cast(dict[str, Any], known) if isinstance(known, dict) else {}
+    properties = properties_of(schema)[0]
     arguments: dict[str, str] = {}
     for piece in text.split(PARAMETER_OPEN)[1:]:
         key, found, rest = piece.partition(">")
@@ -58,6 +57,33 @@ def _json(value: Any) -> str:
 def _refuse(word: str) -> None:
     """NaN and infinities, which JSON lacks, are texts: no client could read the arguments."""
     raise ValueError(word)
+
+
+def properties_of(schema: Any) -> tuple[dict[str, Any], list[Any]]:
+    """The properties of an object by name, and which are required, also those behind references and in an allOf: the
+    schema of a named type is often but a reference."""
+    properties: dict[str, Any] = {}
+    required: list[Any] = []
+    for one in _objects_of(schema, schema, set()):
+        if isinstance(known := one.get("properties"), dict):
+            for name, value in cast(dict[str, Any], known).items():
+                properties.setdefault(name, value)
+        if isinstance(needed := one.get("required"), list):
+            required += cast(list[Any], needed)
+    return properties, required
+
+
+def _objects_of(schema: Any, root: Any, seen: set[str]) -> Iterator[Schema]:
+    if not isinstance(schema, dict):
+        return
+    one = cast(dict[str, Any], schema)
+    yield one
+    reference, several = one.get("$ref"), one.get("allOf")
+    if isinstance(reference, str) and reference not in seen:
+        seen.add(reference)
+        yield from _objects_of(_referred(reference, root), root, seen)
+    for part in cast(list[Any], several) if isinstance(several, list) else []:
+        yield from _objects_of(part, root, seen)
 
 
 def takes_text(schema: Any, root: Any) -> bool:

@@ -1,10 +1,12 @@
 """What a call of Qwen3-Coder may contain between its tags."""
 
+import json
 from typing import Any
 
 import pytest
 
 from local_engine.sampling.tool_grammar import strict_calls
+from local_engine.text.tool_calls import parse_function
 from tests.unit.local_engine.sampling.test_tool_grammar import takes, writing_of
 
 PARAMETERS: dict[str, Any] = {
@@ -59,6 +61,27 @@ def test_texts_that_are_listed_elsewhere_are_the_only_ones() -> None:
     assert constraint is not None
     assert takes("qwen3-coder", constraint, written(MODE))
     assert not takes("qwen3-coder", constraint, written(("mode", "move")))
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"$ref": "#/definitions/Line", "definitions": {"Line": PARAMETERS}, "$defs": PARAMETERS["$defs"]},
+        {"allOf": [PARAMETERS, {"properties": {"more": {"type": "integer"}}}], "$defs": PARAMETERS["$defs"]},
+        PARAMETERS | {"allOf": [{"$ref": "#"}]},
+    ],
+)
+def test_a_strict_tool_is_held_to_the_schema_that_its_own_refers_to(parameters: dict[str, Any]) -> None:
+    """zod writes a named type as a reference: such a tool took any arguments, and none had a type."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters, "strict": True}}
+    constraint = strict_calls([tool], writing_of("qwen3-coder"))
+    assert constraint is not None
+    assert takes("qwen3-coder", constraint, written(("code", "x"), LINES, MODE))
+    assert not takes("qwen3-coder", constraint, written(("code", "x"), ("lines", '["1"]'), MODE))
+    assert not takes("qwen3-coder", constraint, written(("code", "x"), LINES))
+    call = parse_function(written(LINES, MODE).removeprefix("<tool_call>\n"), {"f": parameters})
+    assert call is not None
+    assert json.loads(call.arguments) == {"lines": [1, 2], "mode": "add"}
 
 
 def test_a_tool_that_says_nothing_of_its_arguments_takes_any() -> None:
