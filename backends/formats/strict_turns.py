@@ -1,8 +1,9 @@
-"""Rewrites chats for servers that refuse their messages as the chat templates of open models do: Qwen3.5 and later a
-second system message, Mistral's a user's after a tool's result, others two of a user's in a row, or a call cut off.
-Pure.
+"""Rewrites chats for servers that refuse their messages, as the chat templates of open models do: Qwen3.5 and later a
+second system message, Mistral's a user's after a tool's result, others two of a user's in a row, a call cut off or an
+image in a result. Pure.
 
-Agents send such chats with every request (Codex a developer's message beside its instructions, Claude Code reminders).
+Agents send such chats with every request: Codex a developer's message beside its instructions, Claude Code reminders,
+Copilot screenshots.
 """
 
 import re
@@ -16,13 +17,21 @@ from backends.formats.json_splice import MEMBERS, find_members, objects_in, spli
 from backends.formats.tool_turns import OPENING, with_answers
 
 Message = dict[str, msgspec.Raw]
+
+
+class _Text(msgspec.Struct):
+    text: str
+
+
 Mend = Callable[[bytes], bytes]
 """From a chat's `messages` to those that the server takes; the same bytes if there is nothing to change."""
 
 _SYSTEM, _USER, _TOOL = msgspec.Raw(b'"system"'), msgspec.Raw(b'"user"'), msgspec.Raw(b'"tool"')
 _INSTRUCTS: Final = (_SYSTEM, msgspec.Raw(b'"developer"'))
 _CONTENT: Final = msgspec.json.Decoder(str | list[msgspec.Raw] | None)
+_SEE: Final = "See the next message."
 _NO_ARGUMENTS: Final = msgspec.Raw(b'"{}"')
+_TEXT: Final = msgspec.json.Decoder(_Text)
 _OPEN, _CLOSE = "<system>\n", "\n</system>"
 
 
@@ -79,6 +88,52 @@ def with_a_user(messages: bytes) -> bytes:
     return msgspec.json.encode([*found[:first], opening, *found[first:]])
 
 
+def with_text_results(messages: bytes) -> bytes:
+    """Tools' results as texts. Their images and other parts become a user's message after them, as the translation from
+    Anthropic's format does it."""
+    made: list[Message] = []
+    shown: list[msgspec.Raw] = []
+    is_changed = False
+    for message in objects_in(messages):
+        is_result = message.get("role") == _TOOL
+        if shown and not is_result:
+            made.append(_shown(shown))
+            shown = []
+        content = _CONTENT.decode(message.get("content", b"null")) if is_result else None
+        if isinstance(content, list):
+            texts, others = _texts_in(content)
+            shown += others
+            said = "\n".join(texts) or (_SEE if others else "")
+            message["content"] = msgspec.Raw(msgspec.json.encode(said))
+            is_changed = True
+        made.append(message)
+    if not is_changed:
+        return messages
+    return msgspec.json.encode([*made, _shown(shown)] if shown else made)
+
+
+def with_plain_texts(messages: bytes) -> bytes:
+    """Contents as texts, where they are lists of nothing else."""
+    found = objects_in(with_text_results(messages))
+    for message in found:
+        content = _CONTENT.decode(message.get("content", b"null"))
+        texts, others = _texts_in(content) if isinstance(content, list) else ([], [])
+        if texts and not others:
+            message["content"] = msgspec.Raw(msgspec.json.encode("\n".join(texts)))
+    return messages if found == objects_in(messages) else msgspec.json.encode(found)
+
+
+def _shown(parts: list[msgspec.Raw]) -> Message:
+    return {"role": _USER, "content": msgspec.Raw(msgspec.json.encode(parts))}
+
+
+def _texts_in(content: list[msgspec.Raw]) -> tuple[list[str], list[msgspec.Raw]]:
+    """(the texts, the other parts)."""
+    is_text = [bytes(MEMBERS.decode(part).get("type", b"")) == b'"text"' for part in content]
+    texts = [_TEXT.decode(part).text for part, is_one in zip(content, is_text, strict=True) if is_one]
+    return texts, [part for part, is_one in zip(content, is_text, strict=True) if not is_one]
+
+
 def with_readable_calls(messages: bytes) -> bytes:
     """Past calls with no arguments where theirs are no JSON object, as an answer that was cut off leaves them: what
     follows tells the model, and a server that reads them would refuse the conversation for ever."""
@@ -110,6 +165,16 @@ def _is_readable(arguments: bytes) -> bool:
 
 
 _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
+    (re.compile(rb"(?:value|content) must be a string|expected a string", re.IGNORECASE), with_plain_texts),
+    (
+        re.compile(
+            rb"role 'tool'[^\"]{0,20} contains an image|validation errors? for ToolMessage|valid only for user messages"
+            rb"|images are supported in user messages|uploaded an unsupported image"
+            rb"|tool messages?[^\"]{0,60}(?:only|supports?)[^\"]{0,20} text",
+            re.IGNORECASE,
+        ),
+        with_text_results,
+    ),
     (re.compile(rb"must alternate", re.IGNORECASE), alternating),
     (re.compile(rb"role '?user'? after role '?tool", re.IGNORECASE), with_answers),
     (
@@ -132,7 +197,7 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
     ),
 )
 """The words of templates of Gemma, Mistral, Qwen and others, of mistral-common, MiniMax, and Gemini for Gemma; on calls
-those of DashScope, llama.cpp, MiniMax, SGLang and vLLM."""
+those of DashScope, llama.cpp, MiniMax, SGLang and vLLM; on results those of DeepSeek, Groq, Mistral and OpenAI."""
 
 
 def mend_for(refusal: bytes) -> Mend | None:

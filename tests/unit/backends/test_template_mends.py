@@ -97,3 +97,17 @@ async def test_an_effort_that_the_template_does_not_know_becomes_the_nearest(sta
             with pytest.raises(Untranslatable):
                 await backend.open(ask(high))
         assert len(provider.received) == 2
+
+
+async def test_a_screenshot_in_a_tools_result_is_shown_by_the_user() -> None:
+    """Copilot and other agents send it there, and it stays in the conversation."""
+    no_images = refusal(400, "Invalid 'messages[1]'. ... this message with role 'tool' contains an image URL.")
+    no_user = refusal(400, "Unexpected role 'user' after role 'tool'")
+    result = {"role": "tool", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]}
+    body = json.dumps({"messages": [{"role": "user", "content": "a"}, result], "stream": True}).encode()
+    async with ScriptedProvider(no_images, no_user, Outcome(), Outcome()) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            await read_stream.collect(backend, ask(body))
+            await read_stream.collect(backend, ask(body))
+        told = ["user", "tool", "assistant", "user"]
+        assert roles_in(provider) == [["user", "tool"], ["user", "tool", "user"], told, told]

@@ -8,8 +8,10 @@ from backends.formats.strict_turns import (
     mend_for,
     mended,
     with_a_user,
+    with_plain_texts,
     with_readable_calls,
     with_system_first,
+    with_text_results,
     without_system,
 )
 from backends.formats.tool_turns import with_answers
@@ -36,6 +38,7 @@ def user(said: str | list[Json]) -> Json:
 
 
 KIND_PART: Json = {**MORE, "content": [text("Be kind.")]}
+SEE = "See the next message."
 BOTH: Json = {"role": "system", "content": "Be brief.\n\nBe kind."}
 FRENCH_THEN_HI = user("<system>\nSpeak French.\n</system>\n\nHi")
 IN_FRENCH = user("<system>\nSpeak French.\n</system>")
@@ -108,6 +111,41 @@ def test_somebody_asks(messages: list[Json], expected: list[Json]) -> None:
     assert msgspec.json.decode(with_a_user(msgspec.json.encode(messages))) == expected
 
 
+@pytest.mark.parametrize(
+    ("results", "told"),
+    [
+        ([[text("7"), text("8"), PICTURE]], [{**RESULT, "content": "7\n8"}, user([PICTURE])]),
+        (
+            [[PICTURE], "9"],
+            [{**RESULT, "content": "See the next message."}, {**RESULT, "content": "9"}, user([PICTURE])],
+        ),
+        ([[text("7")]], [RESULT]),
+        ([[]], [{**RESULT, "content": ""}]),
+        (["7"], [RESULT]),
+    ],
+)
+@pytest.mark.parametrize("after", [[], [SAID, HI]])
+def test_a_tools_picture_is_shown_by_the_user(results: list[object], told: list[Json], after: list[Json]) -> None:
+    asked = [HI, CALLED, *({**RESULT, "content": result} for result in results), *after]
+    said = with_text_results(msgspec.json.encode(asked))
+    assert msgspec.json.decode(said) == [HI, CALLED, *told, *after]
+    assert with_text_results(said) == said
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({**RULES, "content": [text("Be"), text("brief.")]}, [{**RULES, "content": "Be\nbrief."}]),
+        (user([text("Hi"), PICTURE]), [user([text("Hi"), PICTURE])]),
+        (user([]), [user([])]),
+        ({**RESULT, "content": [text("7")]}, [RESULT]),
+        (HI, [HI]),
+    ],
+)
+def test_lists_of_texts_are_texts(message: Json, told: list[Json]) -> None:
+    assert msgspec.json.decode(with_plain_texts(msgspec.json.encode([message]))) == told
+
+
 @pytest.mark.parametrize("arguments", ['{"a": "cut o', "", "[1]", '"text"'])
 def test_a_call_cut_off_has_no_arguments(arguments: str) -> None:
     def chat(first: object) -> bytes:
@@ -151,6 +189,16 @@ WORDS = [
     ("Failed to parse tool call arguments as JSON: [json.exception.parse_error.101]", with_readable_calls),
     ("invalid params, invalid function arguments json string, tool_call_id: c (2013)", with_readable_calls),
     ('The "function.arguments" parameter of the code model must be in JSON format.', with_readable_calls),
+    ("Invalid 'messages[2]'. ... but this message with role 'tool' contains an image URL.", with_text_results),
+    (
+        "for 'role:system' the following must be satisfied[('messages.0.content' : value must be a string)]",
+        with_plain_texts,
+    ),
+    ("Failed to deserialize the JSON body: messages[1]: invalid type: sequence, expected a string", with_plain_texts),
+    ("3 validation errors for ToolMessage", with_text_results),
+    ("Images are supported in user messages only: images in 'tool' messages return a 400", with_text_results),
+    (".messages[565].image[0]: You have uploaded an unsupported image.", with_text_results),
+    ("tool message content only supports text content", with_text_results),
     ("No user query found in messages.", with_a_user),
     ("Unexpected message role.", None),
 ]
