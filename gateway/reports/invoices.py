@@ -46,6 +46,10 @@ LINE_ITEM = re.compile(r"(?:\w+ \| )?(.*?)(?: (?:audio|image|text))?")
 """`priority | gpt-5.4`, `gpt-image-2.5-flare image`."""
 
 
+MOST_COLUMNS = 1000
+"""Reading and sorting a million names would hold up all requests for seconds."""
+
+
 class UnknownExport(ValueError):
     """The text is not a supported export, or a line is malformed; the message says which."""
 
@@ -125,6 +129,8 @@ def _json_reader(result: Row) -> Callable[[date, Row], Charged]:
 
 
 def _read_csv(text: str) -> Iterator[tuple[date, Charged | None]]:
+    if text.partition("\n")[0].count(",") > MOST_COLUMNS:
+        raise UnknownExport(f"no known export has more than {MOST_COLUMNS:,} columns")
     rows = csv.DictReader(io.StringIO(text))
     columns = set(rows.fieldnames or ())
     for needed, read in CSV_READERS.items():

@@ -178,6 +178,7 @@ def test_every_export_is_read_exactly(export: str, expected: list[Charged]) -> N
     ("export", "problem"),
     [
         ("", "no known export has the columns"),
+        ("," * 1001, "no known export has more than 1,000 columns"),
         ("a,b\n1,2\n", "a, b"),
         ("{", "not valid JSON"),
         ("{}", "cannot be read"),
