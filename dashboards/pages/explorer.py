@@ -267,7 +267,9 @@ def _row(view: View, row: dict[str, Any], change: Cell, key_names: dict[str, str
     return [
         *(
             Cell(
-                named(name, value, key_names),
+                display.hour(value)
+                if name == "hour" and value and view.period.is_of_one_year
+                else named(name, value, key_names),
                 href=href if i == 0 else None,
                 tone="be-nowrap" if name in TIMES else markup.NAME,
                 title=(value or "") if value in key_names else "",

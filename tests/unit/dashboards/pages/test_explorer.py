@@ -1,6 +1,7 @@
 """Names of keys in the explorer, also if two have the same one; and what the table says it is compared with."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -9,6 +10,7 @@ import pytest
 from dashboards.earlier import Earlier, compared
 from dashboards.gateway_client import GatewayClient
 from dashboards.pages.explorer import cost_table, labels, named, points_over_time, read_report, table_note
+from dashboards.periods import parse_period
 from dashboards.row_order import Order
 from dashboards.table_part import TablePart
 from tests.unit.dashboards.views import make_view
@@ -157,6 +159,8 @@ def test_the_groups_that_have_no_row_are_one_above_the_total() -> None:
     assert "be-name" in chat, "it may break within"
     hours = {**found, "rows": [{**figures("5", 3), "group": {"hour": "2026-11-20T22:00Z"}}], "by": ["hour"]}
     made = cost_table(view, hours, TablePart(1, 1), compared(found), {})
-    assert 'be-nowrap">20 Nov 2026 22:00<' in made, "an hour was two lines, and a week twice as long"
+    assert 'be-nowrap">20 Nov 22:00<' in made, "an hour was two lines, and a week a third longer"
+    of_two_years = replace(view, period=parse_period({"since": "2026-01-01", "last": "2027-01-01"}, datetime.now(UTC)))
+    assert 'be-nowrap">20 Nov 2026 22:00<' in cost_table(of_two_years, hours, TablePart(1, 1), compared(found), {})
     assert ("40 other groups" in others, "$2" in others, "+100 %" in others) == (True, True, True)
     assert ("Total" in total, "$7" in total, "+75 %" in total) == (True, True, True)
