@@ -57,6 +57,7 @@ def hash_key(pepper: bytes, key: str) -> bytes:
     return hmac.digest(pepper, key.encode("utf-8", "surrogateescape"), hashlib.sha256)
 
 
+BEARER = "bearer "
 LITELLM_PREFIX = "sk-"
 """Prefix of every key that LiteLLM's proxy accepts."""
 
@@ -232,7 +233,8 @@ class KeyRing:
 
 
 def _token(credential: str) -> str:
-    return credential.removeprefix("Bearer ").removeprefix("bearer ").strip()
+    is_bearer = credential[: len(BEARER)].lower() == BEARER  # in any case (RFC 9110, 11.1)
+    return (credential[len(BEARER) :] if is_bearer else credential).strip()
 
 
 def _has_expired(record: KeyRecord, now_us: int) -> bool:

@@ -158,6 +158,7 @@ def with_litellms(*, has_litellms: bool = True) -> KeyRing:
 def test_a_key_of_litellms_works_by_the_secret_that_it_had_there() -> None:
     keys = with_litellms()
     assert keys.authenticate("Bearer sk-theirs", NOW_US) is APP
+    assert keys.authenticate("BEARER  sk-theirs", NOW_US) is APP
     assert keys.is_known("sk-theirs")
     assert keys.authenticate("bk-new", NOW_US).id == "n"
     assert not works(keys, "sk-other")
