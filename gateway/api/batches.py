@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
-from gateway.api.callers_key import key_of_caller, tenant_of_caller
+from gateway.api.callers_key import key_of_caller, known_first, tenant_of_caller
 from gateway.api.listed import NAME, After, Listed, listed
 from gateway.api.token_path import parse_tags
 from gateway.batches.bounds import BatchBounds
@@ -42,7 +42,7 @@ def build_batches_router(
     pipeline: Pipeline, files: FileStore, batches: BatchStore, bounds: BatchBounds, wake: Callable[[], None]
 ) -> APIRouter:
     """`wake` tells the batch runner that there is a new batch."""
-    router = APIRouter(prefix="/v1/batches", tags=["batches"])
+    router = APIRouter(prefix="/v1/batches", tags=["batches"], dependencies=[known_first(pipeline)])
 
     @router.post("")
     async def create(asked: NewBatch, request: Request) -> dict[str, Any]:

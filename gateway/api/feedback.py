@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from gateway.access.keys import KeyRecord
+from gateway.api.callers_key import known_first
 from gateway.api.late_entries import get_soon
 from gateway.api.token_path import credential_of
 from gateway.ledger.entry import Entry
@@ -43,7 +44,7 @@ class Recorded(BaseModel):
 
 def build_feedback_router(pipeline: Pipeline, entries: EntryStore, feedback: FeedbackStore) -> APIRouter:
     """A key rates its own requests and those of its team; others are indistinguishable from unknown ids."""
-    router = APIRouter(tags=["models"])
+    router = APIRouter(tags=["models"], dependencies=[known_first(pipeline)])
 
     @router.post("/v1/feedback", status_code=201)
     async def give(body: FeedbackBody, request: Request) -> Recorded:  # pyright: ignore[reportUnusedFunction]
