@@ -18,6 +18,8 @@ class Part(msgspec.Struct):
     type: str = "text"
     text: str | None = None
     image_url: msgspec.Raw = msgspec.Raw(b"")
+    encrypted_content: object = None
+    """What one of Codex's agents tells another: text, unless one of OpenAI's models wrote it."""
 
 
 class Message(msgspec.Struct):
@@ -121,6 +123,7 @@ class Item(msgspec.Struct):
     operation: object = None
     output: str | list[OutputPart] | OutputPart | None = None
     tools: msgspec.Raw = ABSENT
+    type: object = None
 
 
 class ResponsesText(msgspec.Struct):

@@ -23,6 +23,7 @@ WRITTEN_OUT: Final = frozenset(
         "reasoning_text",
         "summary_text",
         "image_url",
+        "encrypted_content",
         *IMAGES,
     }
 )
@@ -139,4 +140,5 @@ def texts_of(content: str | list[Part] | None) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):
-        yield from (part.text for part in content if part.text)
+        said = (part.text or part.encrypted_content for part in content)
+        yield from (text for text in said if isinstance(text, str) and text)

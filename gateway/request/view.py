@@ -214,11 +214,15 @@ def _view_embedding(body: EmbeddingBody) -> RequestView:
     )
 
 
+def _role(item: Item) -> str:
+    return item.role or ("user" if item.type == "agent_message" else "tool")
+
+
 def _view_responses(body: ResponsesBody) -> RequestView:
     items = [Item("user", body.input)] if isinstance(body.input, str) else body.input
     if body.instructions:
         items = [Item("system", body.instructions), *items]
-    turns = [(item.role or "tool", "\n".join(item_texts(item))) for item in items]
+    turns = [(_role(item), "\n".join(item_texts(item))) for item in items]
     parts = [part for item in items for part in item_parts(item)]
     kinds = [part.type for part in parts]
     images, tools = sum(kind in IMAGES for kind in kinds), [*(body.tools or ()), *later_tools(body)]

@@ -29,6 +29,15 @@ def test_an_item_of_any_form_is_read(item: object) -> None:
     assert view(item).input_tokens > view().input_tokens
 
 
+def test_what_another_agent_asked_for_is_what_the_user_said() -> None:
+    parts = [
+        {"type": "input_text", "text": "Payload:"},
+        {"type": "encrypted_content", "encrypted_content": "Prove it."},
+    ]
+    seen = view({"type": "agent_message", "author": "/root", "recipient": "/root/a", "content": parts})
+    assert (seen.conversation.last_user, seen.is_open_ended) == ("Payload:\nProve it.", False)
+
+
 LONG = "some words " * 100
 
 
