@@ -1,6 +1,6 @@
 """The events of a background stream, kept in pages so that any worker can send them again. Knows no HTTP.
 
-One writer adds events and rewrites the newest page as it grows; the head, written after its pages, says what there is.
+One writer adds events to the head, and moves them to a page of their own whenever there are many.
 """
 
 import asyncio
@@ -20,23 +20,26 @@ EVENT_SECONDS: Final = 3600.0
 """How long events are kept after they were written or read."""
 MOST_BYTES: Final = 32 << 20
 """Of one stream; later events are sent but not kept."""
-PAGE_BYTES: Final = 1 << 16
+PAGE_BYTES: Final = 1 << 15
 WRITE_SECONDS: Final = 0.25
 """How often new events are written: readers are that much behind."""
 
 
+Event = tuple[int, bytes]
+"""Its number, and its bytes as they are sent."""
+
+
 class Head(msgspec.Struct, frozen=True, array_like=True):
-    """The number of each page's first event, the number of the last event (-1: none yet), and whether nothing follows
-    it: because the stream `is_ended`, or because it `is_cut` at MOST_BYTES."""
+    """The number of each page's first event, the events that are on no page yet, the number of the last event (-1: none
+    yet), and whether nothing follows it: because the stream `is_ended`, or because it `is_cut` at MOST_BYTES."""
 
     firsts: list[int]
+    newest: list[Event]
     last: int
     is_ended: bool = False
     is_cut: bool = False
 
 
-Event = tuple[int, bytes]
-"""Its number, and its bytes as they are sent."""
 _PAGE: Final = msgspec.msgpack.Decoder(list[Event])
 _HEAD: Final = msgspec.msgpack.Decoder(Head)
 
@@ -59,13 +62,17 @@ class KeptEvents:
         """The events from `number` + 1 on that `head` knows of. Raises EventsGone."""
         if head.last <= number:
             return
-        for place in range(max(0, bisect_right(head.firsts, number + 1) - 1), len(head.firsts)):
-            plain = await self._kept.find_sealed(self._tenant, self._name(place), self._seconds)
-            if plain is None:
-                raise EventsGone
-            for event in _PAGE.decode(plain):
-                if event[0] > number:
-                    yield event
+        if not head.newest or number + 1 < head.newest[0][0]:
+            for place in range(max(0, bisect_right(head.firsts, number + 1) - 1), len(head.firsts)):
+                plain = await self._kept.find_sealed(self._tenant, self._name(place), self._seconds)
+                if plain is None:
+                    raise EventsGone
+                for event in _PAGE.decode(plain):
+                    if event[0] > number:
+                        yield event
+        for event in head.newest:
+            if event[0] > number:
+                yield event
 
     async def forget(self) -> None:
         head = await self.head()
@@ -74,11 +81,10 @@ class KeptEvents:
                 await self._kept.forget(self._tenant, self._name(place))
             await self._kept.forget(self._tenant, self._name())
 
-    async def put(self, head: Head, page: list[Event]) -> None:
-        """The newest page, and then the head that knows of it."""
-        for name, value in ((self._name(len(head.firsts) - 1), page), (self._name(), head)):
-            plain = msgspec.msgpack.encode(value)
-            await self._kept.put_sealed(self._tenant, name, plain, self._seconds)
+    async def put(self, value: Head | list[Event], place: int | None = None) -> None:
+        """The head, or the page of that place."""
+        plain = msgspec.msgpack.encode(value)
+        await self._kept.put_sealed(self._tenant, self._name(place), plain, self._seconds)
 
     @property
     def again_seconds(self) -> float:
@@ -98,7 +104,7 @@ class EventWriter:
     def __init__(self, events: KeptEvents, *, most_bytes: int = MOST_BYTES) -> None:
         self._events = events
         self._left_bytes = most_bytes
-        self._firsts = [0]
+        self._firsts: list[int] = []
         self._page: list[Event] = []
         self._page_bytes = 0
         self._last = -1
@@ -136,15 +142,19 @@ class EventWriter:
         if not self._news.is_set():
             return
         self._news.clear()
-        page, page_bytes = self._page.copy(), self._page_bytes
-        head = Head(self._firsts.copy(), self._last, is_ended=self._is_ended, is_cut=self._is_cut)
+        page, page_bytes, place = self._page.copy(), self._page_bytes, len(self._firsts)
+        is_full = page_bytes >= PAGE_BYTES
+        firsts, newest = ([*self._firsts, page[0][0]], []) if is_full else (self._firsts, page)
+        head = Head(firsts, newest, self._last, is_ended=self._is_ended, is_cut=self._is_cut)
         try:
-            await self._events.put(head, page)
+            if is_full:
+                await self._events.put(page, place)
+            await self._events.put(head)
         except StoreDown as error:
             log.warning("the events of a background stream cannot be kept right now: %s", error)
             self._news.set()
             return
-        if page_bytes >= PAGE_BYTES:
-            del self._page[: len(page)]
+        if is_full:
+            self._firsts = firsts
             self._page_bytes -= page_bytes
-            self._firsts.append(head.last + 1)
+            del self._page[: len(page)]

@@ -49,7 +49,7 @@ class ResumedStream:
         self._look_seconds = look_seconds
         self._patience_seconds = patience_seconds
         self._kept = opened.events(tenant, response_id, is_brief=is_brief)
-        self._head = Head([0], -1)
+        self._head = Head([], [], -1)
         self._looked_at = time.monotonic()
         self._doubt: bytes | None = None
         self._doubtful_since: float | None = None
