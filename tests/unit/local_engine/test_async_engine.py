@@ -28,8 +28,7 @@ from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
 from local_engine.server.serving import QuietServer, bind, listen, stop_when_told
 from tests.hand_clock import HandClock
-from tests.unit.local_engine.scripted import AheadStep, AheadSteps, SlotRunner, expected_answer
-from tests.unit.local_engine.test_scheduler import make_core
+from tests.unit.local_engine.scripted import AheadStep, AheadSteps, SlotRunner, expected_answer, make_core
 
 
 def make_engine(

@@ -7,7 +7,7 @@ import pytest
 from local_engine.choices import Machine, Wishes, decide, sentence
 from local_engine.cli import build_parser, engine_config, wishes
 from local_engine.config import EngineConfig, KvFormat, StoredFormat, WeightFormat
-from tests.unit.local_engine.test_memory_plan import GIB, LLAMA_8B
+from tests.unit.local_engine.sizes import GIB, LLAMA_8B
 
 CPU = Machine(is_gpu=False, free_bytes=16 * GIB)
 NATIVE_CPU = replace(CPU, has_native_decoder=True)

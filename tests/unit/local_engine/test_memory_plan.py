@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.engine_gpu import shapes
 from local_engine.assembly import check_capability, check_device
 from local_engine.config import EngineConfig, ExpertShape, WeightFormat
 from local_engine.errors import DoesNotFit, ModelUnsupported
 from local_engine.memory_plan import plan_blocks, weight_bytes
+from tests.unit.local_engine.sizes import GIB, LLAMA_8B
 
-GIB = 1024**3
-LLAMA_8B = replace(shapes.LLAMA_8B, name="llama-8b", context_window=131_072)
 ON_GPU = EngineConfig(device="cuda", weights="bfloat16", kv_format="bfloat16", max_running_requests=256)
 
 

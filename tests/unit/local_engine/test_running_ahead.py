@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 from local_engine.engine_core import Delta, EngineCore
 from local_engine.request import Request, Status
 from local_engine.scheduler import Batch
-from tests.unit.local_engine.scripted import AheadSteps, SlotRunner, direct, expected_answer, make_request
-from tests.unit.local_engine.test_scheduler import make_core, run_all
+from tests.unit.local_engine.scripted import (
+    AheadSteps,
+    SlotRunner,
+    direct,
+    expected_answer,
+    make_core,
+    make_request,
+    run_all,
+)
 
 PROMPT = [5, 4, 3, 2, 1]
 ANSWER = expected_answer(PROMPT, 20)

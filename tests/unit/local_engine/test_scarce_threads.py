@@ -11,10 +11,10 @@ pytest.importorskip(
 
 SCRIPT = """
 import resource
-from tests.unit.local_engine.text.test_user_markup import byte_level
+from tests.unit.local_engine.text.markup_tokens import chat_bytes
 from local_engine.text.tokenizer import Tokenizer
 
-tokenizer = Tokenizer(byte_level(), chat_template=None, bos_token_id=None, eos_token_ids=[256])
+tokenizer = Tokenizer(chat_bytes(), chat_template=None, bos_token_id=None, eos_token_ids=[256])
 with open("/proc/self/statm") as file:
     present = int(file.read().split()[0]) * resource.getpagesize()
 room = 256 * 1024  # for the text, and for no thread's stack

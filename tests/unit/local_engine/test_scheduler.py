@@ -2,65 +2,20 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer as FastTokenizer
-from tokenizers.models import WordLevel
 from torch import Tensor
 
-from local_engine.block_pool import BlockPool
 from local_engine.engine_core import EngineCore
-from local_engine.kv_cache_manager import KvCacheManager
 from local_engine.request import Request, Status
-from local_engine.scheduler import Batch, Scheduler
-from local_engine.steps import Steps
-from local_engine.text.tokenizer import Tokenizer
+from local_engine.scheduler import Batch
 from tests.unit.local_engine.scripted import (
-    VOCABULARY,
     AheadSteps,
     SlotRunner,
     direct,
     expected_answer,
+    make_core,
     make_request,
+    run_all,
 )
-
-
-def make_core(
-    *,
-    blocks: int = 64,
-    block_size: int = 4,
-    running: int = 4,
-    budget: int = 16,
-    has_prefix_cache: bool = True,
-    alignment: int | None = None,
-    speculative_tokens: int = 0,
-    runner: SlotRunner | None = None,
-    steps: Steps | None = None,
-) -> tuple[EngineCore, KvCacheManager]:
-    """An engine over the scripted model."""
-    fast = FastTokenizer(WordLevel({f"w{i}": i for i in range(VOCABULARY)}, unk_token="w0"))
-    tokenizer = Tokenizer(fast, chat_template=None, bos_token_id=None, eos_token_ids=[])
-    kv_cache = KvCacheManager(BlockPool(blocks), block_size=block_size, has_prefix_cache=has_prefix_cache)
-    scheduler = Scheduler(kv_cache, max_running_requests=running, max_tokens_per_step=budget, chunk_alignment=alignment)
-    core = EngineCore(
-        steps or direct(runner or SlotRunner(blocks, block_size)),
-        scheduler,
-        tokenizer,
-        context_window=1000,
-        speculative_tokens=speculative_tokens,
-    )
-    return core, kv_cache
-
-
-def run_all(core: EngineCore, requests: list[Request], *, stagger: int = 1) -> None:
-    """Add the requests a few steps apart and run until nothing is left."""
-    waiting = list(requests)
-    for step in range(10_000):
-        if waiting and step % stagger == 0:
-            core.add(waiting.pop(0))
-        if not waiting and not core.has_work:
-            return
-        core.step()
-    raise AssertionError("the engine does not come to an end")
-
 
 prompts = st.lists(
     st.tuples(st.integers(0, 2), st.lists(st.integers(0, 9), min_size=1, max_size=12)), min_size=1, max_size=6

@@ -9,7 +9,7 @@ from local_engine.sampling.sampler import Drawn
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
 from local_engine.steps import DoneStep, drawing_requests, one_per_row
-from tests.unit.local_engine.test_scheduler import make_core
+from tests.unit.local_engine.scripted import make_core
 
 
 class Drawing:

@@ -6,8 +6,7 @@ import torch
 from local_engine.errors import StepFailed
 from local_engine.scheduler import Batch
 from local_engine.warm_up import warm_up, warm_up_lengths
-from tests.unit.local_engine.scripted import SlotRunner, expected_answer, make_request
-from tests.unit.local_engine.test_scheduler import make_core
+from tests.unit.local_engine.scripted import SlotRunner, expected_answer, make_core, make_request
 
 
 class Recording(SlotRunner):

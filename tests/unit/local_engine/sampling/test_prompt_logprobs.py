@@ -16,8 +16,7 @@ from local_engine.request import Request
 from local_engine.sampling.logprobs import TokenLogprobs
 from local_engine.sampling.prompt_scores import POSITIONS_AT_ONCE
 from local_engine.sampling.sampling_params import SamplingParams
-from tests.unit.local_engine.scripted import expected_answer, make_request, next_token
-from tests.unit.local_engine.test_scheduler import make_core, run_all
+from tests.unit.local_engine.scripted import expected_answer, make_core, make_request, next_token, run_all
 from tests.unit.local_engine.tiny_models import PreTrainedModel, make_model, write_folder
 
 PROMPT: list[int] = torch.randint(0, 256, (200,), generator=torch.Generator().manual_seed(3)).tolist()

@@ -7,7 +7,7 @@ import pytest
 
 from local_engine.sampling.tool_grammar import strict_calls
 from local_engine.text.tool_calls import parse_function
-from tests.unit.local_engine.sampling.test_tool_grammar import takes, writing_of
+from tests.unit.local_engine.sampling.written_calls import takes, writing_of
 
 PARAMETERS: dict[str, Any] = {
     "type": "object",

@@ -10,7 +10,7 @@ from local_engine.sampling.sampling_params import Constraint, SamplingParams, Th
 from local_engine.sampling.thoughts import AfterThoughts, thoughts_before
 from local_engine.text.thinking import Thinking
 from local_engine.text.tokenizer import Tokenizer
-from tests.unit.local_engine.text.test_thinking import tokenizer
+from tests.unit.local_engine.text.thinking_template import tokenizer
 
 END, VOCABULARY = 257, 260
 NUMBER = Constraint("regex", "[0-9]{2}")

@@ -1,19 +1,14 @@
 """Optional tool calls: what an answer may contain beside them, and what the calls may contain."""
 
 import json
-from functools import cache, partial
 from typing import Any
 
 import pytest
-import torch
 
-from local_engine.sampling.constraints import ConstraintCompiler, requested_constraint
-from local_engine.sampling.marked_calls import MarkedCalls
-from local_engine.sampling.sampling_params import Constraint
+from local_engine.sampling.constraints import requested_constraint
 from local_engine.sampling.tool_grammar import CallWriting, form_or_calls, strict_calls
-from local_engine.text.tokenizer import Tokenizer
 from local_engine.text.tool_formats import BARE, NAMED, tool_format_of
-from tests.unit.local_engine.text.families import FAMILIES, tokenizer_of
+from tests.unit.local_engine.sampling.written_calls import takes, writing_of
 
 COUNT = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": False}
 STRICT: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": COUNT, "strict": True}}
@@ -23,30 +18,6 @@ FORM = requested_constraint({"type": "json_schema", "json_schema": {"schema": {"
 NAMES = ("llama", "mistral", "mistral-named", "granite", "qwen3", "deepseek", "gemma")
 # Marks that are not single tokens, as in small models.
 TEXTUAL = CallWriting(), CallWriting(tool_format_of("functools[", lambda _: False)), CallWriting(NAMED)
-
-
-@cache
-def reads_of(name: str) -> tuple[Tokenizer, ConstraintCompiler]:
-    tokenizer = tokenizer_of(FAMILIES[name])
-    return tokenizer, ConstraintCompiler(tokenizer, tokenizer.vocabulary_size)
-
-
-def takes(name: str, constraint: Constraint, text: str) -> bool:
-    """Whether this is allowed as an answer of the family's model, followed by an end."""
-    tokenizer, compiler = reads_of(name)
-    begin = partial(compiler.matcher, constraint)
-    matcher = begin() if constraint.mark is None else MarkedCalls(begin, constraint.mark)
-    for token in (*tokenizer.encode(text), 257):
-        if not matcher.mask(torch.zeros(tokenizer.vocabulary_size))[token].isfinite():
-            return False
-        matcher.consume(token)
-        assert matcher.failure is None
-    return True
-
-
-def writing_of(name: str) -> CallWriting:
-    tokenizer, _ = reads_of(name)
-    return CallWriting(tokenizer.tool_format, tokenizer.marks)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from local_engine.config import EngineConfig
 from local_engine.loading.safetensors_loader import load_safetensors
 from local_engine.loading.vocabulary import build_gguf_tokenizer
 from local_engine.text.text_offsets import TextOffsets
-from tests.unit.local_engine.loading.test_vocabulary import FIRST_PIECE, SENTENCE_PIECE
+from tests.unit.local_engine.loading.sentence_pieces import FIRST_PIECE, SENTENCE_PIECE
 from tests.unit.local_engine.tiny_models import make_model, write_folder
 
 WINDOW = 64

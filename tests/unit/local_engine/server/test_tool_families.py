@@ -13,7 +13,7 @@ from local_engine.sampling.constraints import ConstraintCompiler
 from local_engine.sampling.sampler import Sampler
 from local_engine.text.tokenizer import Tokenizer
 from tests.unit.local_engine.asking import allowed
-from tests.unit.local_engine.server.test_thinking_wire import answer, asked
+from tests.unit.local_engine.server.scripted_chats import answer, asked
 from tests.unit.local_engine.text.families import FAMILIES, Family, tokenizer_of
 
 X = {"type": "object", "properties": {"x": {"type": "integer"}}}

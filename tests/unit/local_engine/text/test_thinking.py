@@ -1,18 +1,12 @@
 """Thoughts found in text, whole and character by character, and counted in tokens."""
 
 import pytest
-from tokenizers import AddedToken
 
 from local_engine.text.thinking import Thinking, ThinkingSplit, thinking_of
-from local_engine.text.tokenizer import Tokenizer
 from local_engine.text.tool_calls import ToolCallParser
-from tests.unit.local_engine.tiny_models import byte_level
+from tests.unit.local_engine.text.thinking_template import tokenizer
 
 CALL = '<tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>'
-TEMPLATE = (
-    "{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% elif opens %}<think>\n{% endif %}"
-)
 CASES = [
     (False, "<think>\nHm.\n</think>\n\nYes.", "Hm.", "Yes."),
     (False, "\n<think>a < b </thin </think>Yes. ", "a < b </thin", "Yes. "),
@@ -96,12 +90,6 @@ def test_text_comes_as_soon_as_it_is_certain() -> None:
     assert split.push("</think>\n", is_last=False) == ("", "")
     assert split.push("So", is_last=False) == ("", "So")
     assert split.push("\n", is_last=False) == ("", "\n")
-
-
-def tokenizer(template: str | None = TEMPLATE, *, is_special: bool = False) -> Tokenizer:
-    fast = byte_level()
-    fast.add_tokens([AddedToken(tag, special=is_special) for tag in ("<think>", "</think>")])
-    return Tokenizer(fast, chat_template=template, bos_token_id=None, eos_token_ids=[257])
 
 
 @pytest.mark.parametrize(
