@@ -24,7 +24,7 @@ from tests.integration.test_stored_responses import client_of, responded
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
-from tests.unit.gateway.kept_answers.test_conversation_items import nested
+from tests.unit.gateway.kept_answers.nested_json import nested
 
 pytestmark = pytest.mark.integration
 JSON = {"content-type": "application/json"}

@@ -13,9 +13,9 @@ from gateway.ledger.entry import Media, Status
 from tests.integration.service import Passage
 from tests.integration.studio import JSON, TOKENS, answered, events
 from tests.live_server import serving
+from tests.recordings import wav
 from tests.rig import KEY
 from tests.scripted_provider import Raw
-from tests.unit.gateway.request.test_recordings import wav
 
 pytestmark = pytest.mark.integration
 

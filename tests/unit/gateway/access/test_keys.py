@@ -4,6 +4,7 @@ import pytest
 
 from gateway.access.keys import KeyRecord, KeyRing, ReplacedSecret, hash_key, hash_litellm_digest
 from gateway.errors import Unauthenticated
+from tests.hand_clock import HandClock
 
 PEPPER = b"p" * 32
 NOW_US = 1_795_000_000_000_000
@@ -29,16 +30,6 @@ def test_a_key_is_good_until_it_expires() -> None:
         ring(record).authenticate("bk-one", NOW_US)
 
 
-class Uptime:
-    """A monotonic clock, which nobody can set."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 OLD, NEW = hash_key(PEPPER, "bk-old"), hash_key(PEPPER, "bk-new")
 APP = KeyRecord("k", "app", "app", team="red")
 ENDS_US = NOW_US + 60_000_000
@@ -48,7 +39,7 @@ def replaced(*, left: float = 60.0, ends_at_us: int = ENDS_US, is_withdrawn: boo
     return ReplacedSecret("k", NOW_US, ends_at_us, 0.0 if is_withdrawn else left, is_withdrawn)
 
 
-def rotated(uptime: Uptime, old: ReplacedSecret, record: KeyRecord = APP) -> KeyRing:
+def rotated(uptime: HandClock, old: ReplacedSecret, record: KeyRecord = APP) -> KeyRing:
     keys = KeyRing(PEPPER, uptime)
     keys.replace({NEW: record}, {OLD: old})
     return keys
@@ -63,11 +54,11 @@ def works(keys: KeyRing, secret: str = "bk-old", at_us: int = NOW_US) -> bool:
 
 
 def test_both_secrets_are_the_same_key_until_the_overlap_is_over() -> None:
-    uptime = Uptime()
+    uptime = HandClock()
     keys = rotated(uptime, replaced())
-    uptime.seconds += 59.9
+    uptime.now += 59.9
     assert keys.authenticate("bk-old", NOW_US) is keys.authenticate("bk-new", NOW_US) is APP
-    uptime.seconds += 0.1
+    uptime.now += 0.1
     with pytest.raises(Unauthenticated) as refused:
         keys.authenticate("bk-old", NOW_US)
     assert str(refused.value) == (
@@ -80,22 +71,22 @@ def test_both_secrets_are_the_same_key_until_the_overlap_is_over() -> None:
 @pytest.mark.parametrize("clock_us", [NOW_US - 10**13, NOW_US + 10**13])
 @pytest.mark.parametrize("left", [1e7, -1e7])
 def test_no_clock_that_is_set_moves_the_end_of_an_overlap(clock_us: int, left: float) -> None:
-    uptime = Uptime()
+    uptime = HandClock()
     keys = rotated(uptime, replaced())
-    uptime.seconds += 30
+    uptime.now += 30
     keys.replace({NEW: APP}, {OLD: replaced(left=left)})  # read by a clock that was set in between
     assert works(keys, at_us=clock_us)
-    uptime.seconds += 30
+    uptime.now += 30
     assert not works(keys, at_us=clock_us)
     keys.replace({NEW: APP}, {OLD: replaced(left=left)})
     assert not works(keys, at_us=clock_us)
 
 
 def test_an_end_that_is_moved_is_taken_over_and_a_withdrawn_secret_stays_withdrawn() -> None:
-    uptime = Uptime()
+    uptime = HandClock()
     keys = rotated(uptime, replaced())
     keys.replace({NEW: APP}, {OLD: replaced(left=5, ends_at_us=NOW_US + 5_000_000)})
-    uptime.seconds += 4
+    uptime.now += 4
     assert works(keys)
     keys.replace({NEW: APP}, {OLD: replaced(is_withdrawn=True)})
     assert not works(keys)
@@ -107,19 +98,19 @@ def test_what_ends_the_key_ends_every_secret_and_says_so() -> None:
         (KeyRecord("k", "app", "app", revoked_at_us=1), "was revoked"),
         (KeyRecord("k", "app", "app", expires_at_us=NOW_US), "has expired"),
     ):
-        keys = rotated(Uptime(), replaced(), record)
+        keys = rotated(HandClock(), replaced(), record)
         for secret in ("bk-old", "bk-new"):
             with pytest.raises(Unauthenticated, match=said):
                 keys.authenticate(secret, NOW_US)
 
 
 def test_the_use_of_an_old_secret_is_told_until_it_is_noted() -> None:
-    uptime = Uptime()
+    uptime = HandClock()
     keys = rotated(uptime, replaced())
     assert works(keys, "bk-new")
     assert keys.used() == {}
     assert works(keys)
-    uptime.seconds += 7
+    uptime.now += 7
     noted = keys.used()
     assert keys.seconds_ago(noted) == {OLD: 7.0}
     assert works(keys)
@@ -128,16 +119,16 @@ def test_the_use_of_an_old_secret_is_told_until_it_is_noted() -> None:
     assert keys.seconds_ago(noted) == {OLD: 0.0}, "used while it was noted"
     keys.forget_uses(noted)
     assert keys.used() == {}
-    uptime.seconds += 60
+    uptime.now += 60
     assert not works(keys)
     assert keys.used() == {}, "it was refused"
 
 
 def test_a_secret_whose_time_is_over_is_told_once_it_is() -> None:
-    uptime = Uptime()
+    uptime = HandClock()
     keys = rotated(uptime, replaced())
     assert keys.overdue() == []
-    uptime.seconds += 60
+    uptime.now += 60
     assert keys.overdue() == [OLD]
 
 
@@ -185,11 +176,11 @@ def test_another_pepper_knows_none_of_them() -> None:
 
 
 def test_a_key_of_litellms_that_was_rotated_works_by_its_old_secret_until_the_end() -> None:
-    uptime = Uptime()
+    uptime = HandClock()
     keys = KeyRing(PEPPER, uptime)
     keys.replace({NEW: APP}, {THEIRS: replaced()}, has_litellms=True)
     assert works(keys, "sk-theirs")
     assert set(keys.used()) == {THEIRS}
-    uptime.seconds += 60
+    uptime.now += 60
     with pytest.raises(Unauthenticated, match="was replaced"):
         keys.authenticate("sk-theirs", NOW_US)

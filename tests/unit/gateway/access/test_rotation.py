@@ -8,7 +8,7 @@ from gateway.access.keys import KeyRing, hash_key
 from gateway.access.rotation import Overlaps
 from gateway.errors import DatabaseDown
 from gateway.stores import NewKey
-from tests.unit.gateway.access.test_keys import Uptime
+from tests.hand_clock import HandClock
 from tests.unit.gateway.api.memory_stores import NOW_US, PEPPER, MemoryKeys, MemorySecrets
 
 
@@ -22,7 +22,7 @@ class FailingOnce(MemorySecrets):
 
 
 async def test_uses_are_noted_once_the_store_is_there_and_ends_are_made_final() -> None:
-    uptime, keys = Uptime(), MemoryKeys()
+    uptime, keys = HandClock(), MemoryKeys()
     await keys.create(NewKey("app"), author="ada")
     old = hash_key(PEPPER, keys.secrets["key-0"])
     store, ring = FailingOnce(keys), KeyRing(PEPPER, uptime)
@@ -32,11 +32,11 @@ async def test_uses_are_noted_once_the_store_is_there_and_ends_are_made_final() 
     ring.authenticate("bk-key-0", NOW_US)
     with pytest.raises(DatabaseDown):
         await overlaps.look()
-    uptime.seconds += 20
+    uptime.now += 20
     store.is_down = False
     await overlaps.look()
     assert store.used == {old: 20.0}
-    uptime.seconds += 40
+    uptime.now += 40
     await overlaps.look()
     assert store.old[old].is_withdrawn
     assert store.used == {old: 20.0}, "nobody used it again"

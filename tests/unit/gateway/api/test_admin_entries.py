@@ -1,35 +1,14 @@
 """Single requests over HTTP: exact cost lines, and nobody sees another key's request."""
 
 from decimal import Decimal
-from typing import Any
 
 import msgspec
 import pytest
 
-from gateway.ledger.entry import Cost, Decision, Entry, Intent, Status
+from gateway.ledger.entry import Cost, Entry
 from gateway.stores import Adjustment, AdjustmentKind, Correction
-from tests.builders import make_facts
-from tests.unit.gateway.api.fakes import ROLES, AdminRig
+from tests.unit.gateway.api.fakes import ROLES, AdminRig, make_entry
 from tests.unit.gateway.api.memory_stores import NOW_US
-
-
-def make_entry(request_id: str = "0" * 32, key_id: str = "key-0", **changes: Any) -> Entry:
-    decision = Decision("default", "small", ("small", "large"), 500, 0.7, 1.0, "r", "p", "c", make_facts())
-    intent = Intent(
-        request_id, NOW_US, key_id, "red", None, ("a",), "chat.completions", "auto", True, decision,
-        "one", "acme", "small", 10_000,
-    )  # fmt: skip
-    values: dict[str, Any] = {
-        "intent": intent, "status": Status.completed, "model": "small", "backend": "one", "provider": "acme",
-        "upstream_model": "small", "input_tokens": 100, "cached_input_tokens": 40, "cache_write_5m_tokens": 10,
-        "cache_write_1h_tokens": 0, "output_tokens": 20, "reasoning_tokens": 5, "is_usage_estimated": False,
-        "is_simulated": False, "service_tier": None,
-        "cost": Cost(input_pico_usd=50, cached_input_pico_usd=4, cache_write_pico_usd=13, output_pico_usd=80),
-        "cost_lower_pico_usd": 147, "cost_upper_pico_usd": 147, "gpu_seconds": 0.0, "queue_seconds": 0.1,
-        "time_to_first_token_seconds": 0.4, "prefill_tokens_per_second": None, "decode_tokens_per_second": 19.0,
-        "total_seconds": 1.4, "finish_reason": "stop", "http_status": 200, "error": None, "attempts": (),
-    }  # fmt: skip
-    return Entry(**{**values, **changes})
 
 
 async def rig_with(*entries: Entry) -> AdminRig:

@@ -1,6 +1,5 @@
 """`/v1/feedback`: who may rate what, and what is stored."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,34 +14,12 @@ from gateway.api.public import build_public_router
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import parse_limits
-from gateway.stores import Feedback, ShadowCall
-from tests.unit.gateway.api.fakes import AdminRig
+from gateway.stores import Feedback
+from tests.unit.gateway.api.fakes import AdminRig, make_entry
 from tests.unit.gateway.api.memory_stores import NOW_US
-from tests.unit.gateway.api.test_admin_entries import make_entry
+from tests.unit.gateway.learning.memory_feedback import MemoryFeedback
 
 REQUEST = "0" * 32
-
-
-class MemoryFeedback:
-    """FeedbackStore without a database."""
-
-    def __init__(self) -> None:
-        self.given: list[Feedback] = []
-
-    async def add(self, batch: Sequence[Feedback]) -> None:
-        self.given.extend(batch)
-
-    async def newest(self) -> int:
-        return len(self.given)
-
-    async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
-        return self.given[number : number + limit]
-
-    async def add_shadow(self, call: ShadowCall) -> None:
-        raise NotImplementedError
-
-    async def shadows(self, since_us: int, until_us: int) -> Sequence[ShadowCall]:
-        return []
 
 
 class FeedbackRig(AdminRig):

@@ -18,18 +18,12 @@ from gateway.kept_answers.conversation_items import (
     shown,
     split_items,
 )
+from tests.unit.gateway.kept_answers.nested_json import nested
 
 USER: Fields = {"role": "user", "content": "hi"}
 TEXT = {"type": "input_text", "text": "hi"}
 SAID = {"type": "output_text", "text": "hi", "annotations": [], "logprobs": []}
 VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda one: st.lists(one, max_size=3))
-
-
-def nested(levels: int) -> object:
-    value: object = []
-    for level in range(levels - 1):
-        value = [value] if level % 2 else {"v": value}
-    return value
 
 
 def parsed(*items: object, known: tuple[str, ...] = ()) -> list[Item]:

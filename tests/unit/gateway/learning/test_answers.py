@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.learning.answers import Answer, read_answer
-from tests.unit.gateway.learning.test_shadow import answer, message, message_stream, streamed
+from tests.unit.gateway.learning.answer_bodies import answer, message, message_stream, streamed
 
 ADD = Answer("Let me see.", (("add", '{"a": 2}'), ("stop", "")))
 

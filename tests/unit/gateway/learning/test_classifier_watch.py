@@ -13,7 +13,7 @@ from gateway.routing.decide import DIRECT
 from gateway.stores import Correction, EntryWanted, Feedback, FeedbackSource
 from gateway.telemetry.metrics import Metrics
 from tests.memory_ledger import MemoryLedger
-from tests.unit.gateway.api.test_feedback import MemoryFeedback
+from tests.unit.gateway.learning.memory_feedback import MemoryFeedback
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent, request_id
 
 

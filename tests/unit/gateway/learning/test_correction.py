@@ -18,20 +18,13 @@ from gateway.learning.correction import (
 )
 from gateway.routing.decide import DIRECT
 from gateway.stores import SHADOW, Feedback
-from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
+from tests.unit.gateway.learning.judgements import judged
+from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 
 def feedback(request: str, score: float, number: int, **given: Any) -> Feedback:
     fields: dict[str, Any] = {"at_us": number, "kind": "score", "source": "caller", "key_id": "key-1"}
     return Feedback(request, score=score, number=number, **{**fields, **given})
-
-
-def judged(number: int, model: str, score: float, *, propensity: float, small: float = 0.6, **given: Any) -> Judged:
-    facts = make_facts(quality={"small": small, "big": 0.9}, output_tokens={"small": 200.0, "big": 200.0})
-    decision = make_decision(
-        model=model, facts=facts, propensity=propensity, candidates=("small", "big"), predicted_quality=None, **given
-    )
-    return Judged(make_entry(number, intent=make_intent(number, decision=decision), model=model), score, 1.0)
 
 
 def test_the_last_word_of_each_source_counts() -> None:

@@ -22,7 +22,7 @@ from gateway.routing.snapshot import Candidate
 from gateway.stores import JUDGE, SHADOW, Feedback
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.rig import A, B, RecordingCaller, Rig
-from tests.unit.gateway.learning.test_shadow import NOW_US, PLENTY, MemoryFeedback
+from tests.unit.gateway.learning.memory_feedback import NOW_US, PLENTY, MemoryFeedback
 
 J = make_candidate("j", backend="three", prices=make_prices(2.0, 8.0), supports=frozenset({"json_schema"}))
 BOTH = "version: 1\nrules: [{name: r, choose: {from: [a, b, j]}}]"

@@ -15,7 +15,7 @@ from gateway.learning.promotion import judge
 from gateway.routing.snapshot import Snapshot
 from gateway.stores import SHADOW
 from tests.builders import make_candidate, make_prices, make_snapshot
-from tests.unit.gateway.learning.test_correction import judged
+from tests.unit.gateway.learning.judgements import judged
 from tests.unit.gateway.ledger.builders import make_entry
 
 

@@ -18,37 +18,12 @@ from gateway.ledger.entry import Entry
 from gateway.pricing.price import price
 from gateway.request.run import Incoming
 from gateway.routing.snapshot import CacheWrites
-from gateway.stores import JUDGE, SHADOW, Feedback, ShadowCall
+from gateway.stores import JUDGE, SHADOW
 from gateway.sums import Sums, SumsQuery
 from tests.builders import make_prices, make_snapshot
 from tests.rig import KEY, A, B, RecordingCaller, Rig
-
-NOW_US = 1_790_000_000_000_000
-PLENTY = 10**12
-
-
-class MemoryFeedback:
-    def __init__(self, *, fails: bool = False) -> None:
-        self.given: list[Feedback] = []
-        self.calls: list[ShadowCall] = []
-        self._fails = fails
-
-    async def add(self, batch: Sequence[Feedback]) -> None:
-        self.given.extend(batch)
-
-    async def newest(self) -> int:
-        return len(self.given)
-
-    async def after(self, number: int, *, limit: int = 1000) -> Sequence[Feedback]:
-        return self.given[number:]
-
-    async def add_shadow(self, call: ShadowCall) -> None:
-        if self._fails:
-            raise ConnectionError("the database is down")
-        self.calls.append(call)
-
-    async def shadows(self, since_us: int, until_us: int) -> Sequence[ShadowCall]:
-        return self.calls
+from tests.unit.gateway.learning.answer_bodies import answer, message, message_stream, streamed
+from tests.unit.gateway.learning.memory_feedback import NOW_US, PLENTY, MemoryFeedback
 
 
 class ShadowRig(Rig):
@@ -246,26 +221,6 @@ async def test_a_failed_shadow_call_is_booked_and_hurts_nobody() -> None:
 async def test_a_store_that_is_down_loses_the_pair_and_nothing_else() -> None:
     shown, [shadow] = await ShadowRig(store=MemoryFeedback(fails=True)).ask_twice()
     assert [shown.status, shadow.status] == ["completed", "completed"]
-
-
-def answer(text: str) -> bytes:
-    return json.dumps({"choices": [{"message": {"role": "assistant", "content": text}}]}).encode()
-
-
-def streamed(*pieces: str) -> bytes:
-    events = [json.dumps({"choices": [{"delta": {"content": piece}}]}) for piece in pieces]
-    return "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]).encode()
-
-
-def message(*texts: str) -> bytes:
-    return json.dumps({"type": "message", "content": [{"type": "text", "text": text} for text in texts]}).encode()
-
-
-def message_stream(*pieces: str, kind: str = "text") -> bytes:
-    start = {"type": "content_block_start", "content_block": {"type": kind, "text": ""}}
-    deltas = [{"type": "content_block_delta", "delta": {"type": "text_delta", "text": piece}} for piece in pieces]
-    events = [start, *deltas, {"type": "message_stop"}]
-    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events).encode()
 
 
 PLAIN = b'{"model": "auto", "messages": []}'

@@ -9,7 +9,7 @@ from gateway.learning.correction import Judged, outcomes
 from gateway.learning.promotion import judge
 from gateway.learning.voices import ALWAYS_HEARD, LARGEST_SHARE, factors, most_of_one
 from tests.builders import make_candidate, make_prices, make_snapshot
-from tests.unit.gateway.learning.test_correction import judged
+from tests.unit.gateway.learning.judgements import judged
 
 PREDICTED = 0.8
 SNAPSHOT = make_snapshot(

@@ -10,7 +10,7 @@ from gateway.reports.forecast import burn_of_month
 from gateway.reports.foreseen import foresee
 from gateway.stores import Budget
 from tests.unit.gateway.api.memory_stores import MemoryBudgets
-from tests.unit.gateway.reports.test_month_forecast import NOW, USD, Months
+from tests.unit.gateway.reports.differing_months import NOW, USD, Months
 
 
 async def take_over() -> None: ...

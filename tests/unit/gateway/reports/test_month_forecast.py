@@ -1,7 +1,7 @@
 """A month has one forecast: the command, the overview and every budget agree, to the pico-dollar."""
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 
 import numpy as np
 import pytest
@@ -16,25 +16,8 @@ from gateway.reports.forecast_views import ForecastQuery
 from gateway.reports.views import CostQuery
 from gateway.stores import Budget
 from gateway.sums import Sums, SumsQuery
-from tests.unit.gateway.api.memory_stores import MemoryBudgets, OneSum
-
-USD = 10**12
-NOW = datetime(2026, 11, 11, 15, tzinfo=UTC)
-FIRST = date(2026, 7, 1)
-NOISE = np.random.default_rng(3)
-COSTS = {FIRST + timedelta(days=n): round(USD * (1 + NOISE.random())) for n in range((NOW.date() - FIRST).days + 1)}
-
-
-class Months(OneSum):
-    """Four months of days that differ, today included."""
-
-    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-        begins = {day: us(datetime(day.year, day.month, day.day, tzinfo=UTC)) for day in COSTS}
-        wanted = [day for day, at_us in begins.items() if query.since_us <= at_us < query.until_us]
-        return [Sums({"day": day.isoformat()}, input_pico_usd=COSTS[day]) for day in wanted]
-
-    async def first_and_last_us(self) -> tuple[int, int] | None:
-        return us(datetime(2026, 7, 1, tzinfo=UTC)), us(NOW)
+from tests.unit.gateway.api.memory_stores import MemoryBudgets
+from tests.unit.gateway.reports.differing_months import COSTS, NOW, USD, Months
 
 
 async def test_one_month_has_one_forecast_wherever_it_is_read() -> None:

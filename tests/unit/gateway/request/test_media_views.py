@@ -11,7 +11,7 @@ from backends.usage import NO_UNITS, Units
 from gateway.errors import InvalidRequest
 from gateway.request.media_views import IMAGE_TOKENS, MOST_IMAGE_TOKENS, view_media
 from gateway.request.view import RequestView
-from tests.unit.gateway.request.test_recordings import wav
+from tests.recordings import wav
 
 FORM = "multipart/form-data; boundary=xyz"
 

@@ -1,22 +1,13 @@
 """The duration of a recording from its bytes: exact for WAV, bounded for compressed formats."""
 
-import io
 import struct
-import wave
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.request.recordings import Length, length_of
-
-
-def wav(seconds: float, *, rate: int = 16_000, channels: int = 1, width: int = 2) -> bytes:
-    written = io.BytesIO()
-    with wave.open(written, "wb") as file:
-        file.setparams((channels, width, rate, 0, "NONE", ""))
-        file.writeframes(bytes(round(seconds * rate) * channels * width))
-    return written.getvalue()
+from tests.recordings import wav
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 3.0, 61.25])
