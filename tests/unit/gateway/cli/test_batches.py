@@ -3,6 +3,7 @@
 import asyncio
 import json
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,13 @@ from gateway.storage.sql.batches import SqlBatches
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.stores import open_files
 from tests.unit.gateway.batches.builders import make_batch
+from tests.unit.gateway.cli.commands import run_cli
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.usefixtures("month")
 
 
-def said(*words: str) -> str:
-    result = CliRunner().invoke(build("batches"), ["batches", *words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+said = partial(run_cli, "batches")
 
 
 async def fill() -> None:

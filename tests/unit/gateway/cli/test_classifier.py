@@ -16,14 +16,13 @@ from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.stores import EntryOrder, Feedback
 from tests.unit.gateway.api.memory_stores import NOW_US
+from tests.unit.gateway.cli.commands import run_cli
 
 pytestmark = pytest.mark.usefixtures("month")
 
 
 def run(*words: str) -> Any:
-    result = CliRunner().invoke(build("classifier"), ["classifier", *words, "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return json.loads(run_cli("classifier", *words, "--json"))
 
 
 class Wanted:

@@ -8,6 +8,7 @@ import json
 import shutil
 import sqlite3
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from gateway.reports.books import empty_row
 from gateway.reports.views import CostTable
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.stores import Adjustment
+from tests.unit.gateway.cli.commands import run_cli
 
 PERIOD = ("--since", "2026-10-01", "--until", "2026-12-01")
 
@@ -30,8 +32,7 @@ PERIOD = ("--since", "2026-10-01", "--until", "2026-12-01")
 pytestmark = pytest.mark.usefixtures("month")
 
 
-def run(*words: str) -> str:
-    return _say("costs", *PERIOD, *words)
+run = partial(run_cli, "costs", *PERIOD)
 
 
 def table(*words: str) -> dict[str, Any]:
@@ -47,16 +48,15 @@ def test_groups_add_up_to_the_total() -> None:
 
 def test_a_month_that_was_closed_is_told_as_it_was() -> None:
     before = table()
-    asyncio.run(_correct(json.loads(_say("logs", "--limit", "1", "--json"))["request_id"]))
+    asyncio.run(_correct(json.loads(run_cli("logs", "--limit", "1", "--json"))["request_id"]))
     assert Decimal(table()["total"]["corrections_usd"]) == Decimal("-0.000001")
     assert "Corrections, -$0.00000100 in all, are in cost $" in " ".join(run().split())
     for closed in ("2000-01-01", "2000-01-01T00:00Z"):
         assert table("--as-of", closed) == {**before, "as_of": "2000-01-01T00:00:00Z"}
     assert {**table("--as-of", "9999-01-01"), "as_of": None} == table() != before
     assert "without corrections from 2000-01-01 00:00 on" in " ".join(run("--as-of", "2000-01-01").split())
-    focus = [
-        _say("export", "focus", *PERIOD, *as_of) for as_of in ((), ("--as-of", "2000-01-01"), ("--as-of", "9999-01-01"))
-    ]
+    moments = ((), ("--as-of", "2000-01-01"), ("--as-of", "9999-01-01"))
+    focus = [run_cli("export", "focus", *PERIOD, *as_of) for as_of in moments]
     assert ["Adjustment" in one for one in focus] == [True, False, True]
     with pytest.raises(typer.BadParameter, match="as_of is not an ISO 8601 date"):
         CliRunner().invoke(build("costs"), ["costs", "--as-of", "x"], catch_exceptions=False, standalone_mode=False)
@@ -67,13 +67,7 @@ def test_a_report_waits_for_no_writer(month: Path, command: list[str]) -> None:
     """It waited for a minute at most, and then failed."""
     with contextlib.closing(sqlite3.connect(month / "breakeven.db", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
-        assert _say(*command, *PERIOD, "--as-of", "2026-11-10")
-
-
-def _say(command: str, *words: str) -> str:
-    result = CliRunner().invoke(build(command), [command, *words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+        assert run_cli(*command, *PERIOD, "--as-of", "2026-11-10")
 
 
 async def _correct(request_id: str) -> None:

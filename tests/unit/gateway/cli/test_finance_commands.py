@@ -17,6 +17,7 @@ from gateway.cli.reconcile import Booked, cells, our_cell, said_of
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, InvalidRequest, StateError
 from gateway.reports.reconcile_views import ReconciledRow
+from tests.unit.gateway.cli.commands import run_cli
 
 PERIOD = ("--from", "2026-10-20", "--to", "2026-11-20")
 WHEN = ("--since", "2026-10-20", "--until", "2026-11-20")
@@ -25,48 +26,42 @@ WHEN = ("--since", "2026-10-20", "--until", "2026-11-20")
 pytestmark = pytest.mark.usefixtures("month")
 
 
-def run(command: str, *words: str, exit_code: int = 0) -> str:
-    result = CliRunner().invoke(build(command), [command, *words], catch_exceptions=False)
-    assert result.exit_code == exit_code, result.output
-    return result.stdout if exit_code == 0 else result.output
-
-
 def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
 def test_focus_goes_to_the_terminal_or_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
-    shown = rows(run("export", "focus", *PERIOD))
+    shown = rows(run_cli("export", "focus", *PERIOD))
     out = tmp_path / "focus.csv"
-    run("export", "focus", *PERIOD, "--out", str(out))
+    run_cli("export", "focus", *PERIOD, "--out", str(out))
     assert rows(out.read_text()) == shown
     assert {row["ChargeCategory"] for row in shown} == {"Usage", "Purchase"}
     named, told, other = (tmp_path / name for name in ("focus.parquet", "focus.bin", "other.parquet"))
-    run("export", "focus", *PERIOD, "--out", str(named))
-    run("export", "focus", *PERIOD, "--format", "parquet", "--out", str(told))
-    run("export", "focus", *PERIOD, "--format", "csv", "--out", str(other))
+    run_cli("export", "focus", *PERIOD, "--out", str(named))
+    run_cli("export", "focus", *PERIOD, "--format", "parquet", "--out", str(told))
+    run_cli("export", "focus", *PERIOD, "--format", "csv", "--out", str(other))
     assert named.read_bytes()[:4] == told.read_bytes()[:4] == b"PAR1"
     assert rows(other.read_text()) == shown
-    assert "--out" in run("export", "focus", "--format", "parquet", exit_code=2)
+    assert "--out" in run_cli("export", "focus", "--format", "parquet", exit_code=2)
     with pytest.raises(StateError, match="cannot write"):
-        run("export", "focus", *PERIOD, "--out", str(tmp_path / "nowhere" / "f.csv"))
+        run_cli("export", "focus", *PERIOD, "--out", str(tmp_path / "nowhere" / "f.csv"))
 
 
 def test_a_team_s_costs_are_a_file_too() -> None:
     asked = ("--by", "model", "--where", "team=support", *PERIOD)
-    exported, shown = rows(run("export", "costs", *asked)), rows(run("costs", "--csv", *asked))
+    exported, shown = rows(run_cli("export", "costs", *asked)), rows(run_cli("costs", "--csv", *asked))
     assert exported == shown
     assert sum(Decimal(row["cost_usd"]) for row in exported) == Decimal(
-        json.loads(run("costs", "--json", *asked))["total"]["cost_usd"]
+        json.loads(run_cli("costs", "--json", *asked))["total"]["cost_usd"]
     )
-    everybody = rows(run("export", "costs", "--by", "team", *PERIOD))
+    everybody = rows(run_cli("export", "costs", "--by", "team", *PERIOD))
     [support] = [row for row in everybody if row["team"] == "support"]
     assert sum(Decimal(row["cost_usd"]) for row in exported) == Decimal(support["cost_usd"])
 
 
 def test_exported_costs_equal_the_screen() -> None:
-    table = json.loads(run("costs", "--by", "team", *WHEN, "--json"))
-    exported = rows(run("export", "costs", "--by", "team", *PERIOD))
+    table = json.loads(run_cli("costs", "--by", "team", *WHEN, "--json"))
+    exported = rows(run_cli("export", "costs", "--by", "team", *PERIOD))
     assert {row["team"]: Decimal(row["cost_usd"]) for row in exported} == {
         row["group"]["team"] or "": Decimal(row["cost_usd"]) for row in table["rows"]
     }
@@ -75,12 +70,12 @@ def test_exported_costs_equal_the_screen() -> None:
 
 def test_costs_of_one_team_are_its_row() -> None:
     since = (*WHEN, "--json")
-    table = json.loads(run("costs", "--by", "team", *since))
+    table = json.loads(run_cli("costs", "--by", "team", *since))
     [row] = [row for row in table["rows"] if row["group"]["team"] == "search"]
-    one = json.loads(run("costs", "--by", "model", "--where", "team=search", *since))
+    one = json.loads(run_cli("costs", "--by", "model", "--where", "team=search", *since))
     assert one["total"]["cost_usd"] == row["cost_usd"]
     for wrong in ("team", "colour=red"):
-        assert "takes NAME=VALUE" in run("costs", "--where", wrong, exit_code=2)
+        assert "takes NAME=VALUE" in run_cli("costs", "--where", wrong, exit_code=2)
 
 
 def test_a_misspelt_filter_is_said_to_match_nothing() -> None:
@@ -100,22 +95,22 @@ def test_a_misspelt_filter_is_said_to_match_nothing() -> None:
 
 def test_a_key_is_filtered_by_its_name_as_by_its_id() -> None:
     def total(key: str) -> str:
-        return json.loads(run("costs", "--where", f"key={key}", *PERIOD, "--json"))["total"]["cost_usd"]
+        return json.loads(run_cli("costs", "--where", f"key={key}", *PERIOD, "--json"))["total"]["cost_usd"]
 
-    [key_id] = [one["id"] for one in json.loads(run("keys", "list", "--json")) if one["name"] == "support-bot"]
+    [key_id] = [one["id"] for one in json.loads(run_cli("keys", "list", "--json")) if one["name"] == "support-bot"]
     assert Decimal(total("support-bot")) == Decimal(total(key_id)) > 0
-    exported = rows(run("export", "costs", "--where", "key=support-bot", *PERIOD))
+    exported = rows(run_cli("export", "costs", "--where", "key=support-bot", *PERIOD))
     assert sum(Decimal(row["cost_usd"]) for row in exported) == Decimal(total(key_id))
     for _ in range(2):
-        run("keys", "create", "--name", "twin")
-    assert "2 keys are called 'twin'" in run("costs", "--where", "key=twin", exit_code=2)
+        run_cli("keys", "create", "--name", "twin")
+    assert "2 keys are called 'twin'" in run_cli("costs", "--where", "key=twin", exit_code=2)
 
 
 def test_a_wrong_word_is_refused_before_anything_is_read() -> None:
-    assert "takes one to three" in run("export", "costs", "--by", "colour", exit_code=2)
-    assert "takes NAME=VALUE" in run("export", "costs", "--where", "colour=red", exit_code=2)
+    assert "takes one to three" in run_cli("export", "costs", "--by", "colour", exit_code=2)
+    assert "takes NAME=VALUE" in run_cli("export", "costs", "--where", "colour=red", exit_code=2)
     with pytest.raises(InvalidRequest, match="before"):
-        run("export", "focus", "--from", "2026-11-02", "--to", "2026-11-01")
+        run_cli("export", "focus", "--from", "2026-11-02", "--to", "2026-11-01")
 
 
 @pytest.fixture(scope="module")
@@ -143,37 +138,37 @@ def test_a_forecast_of_nobody_is_said_to_be_of_nobody() -> None:
 
 
 def test_prices_are_applied_again_from_a_day_on() -> None:
-    assert "0 corrections booked" in run("prices", "reprice", "--from", "2026-10-20", "--to", "2026-11-20")
+    assert "0 corrections booked" in run_cli("prices", "reprice", "--from", "2026-10-20", "--to", "2026-11-20")
 
 
 @pytest.mark.usefixtures("lately")
 def test_a_forecast_says_how_the_budget_fares() -> None:
-    view = json.loads(run("forecast", "--days", "3", "--budget-usd", "5", "--json"))
+    view = json.loads(run_cli("forecast", "--days", "3", "--budget-usd", "5", "--json"))
     assert [len(view["days"]), view["budget"]["budget_usd"]] == [3, "5.000000000000"]
-    assert "Budget $5.00" in run("forecast", "--budget-usd", "5")
+    assert "Budget $5.00" in run_cli("forecast", "--budget-usd", "5")
 
 
 def test_a_status_that_is_none_is_told_which_there_are() -> None:
-    said = " ".join(run("logs", "--status", "done", exit_code=2).replace("│", " ").split())
+    said = " ".join(run_cli("logs", "--status", "done", exit_code=2).replace("│", " ").split())
     assert "status must be 'completed', 'partial'" in said
 
 
 def test_a_what_if_of_no_gpu_of_the_table_says_what_there_is_and_shows_no_empty_table() -> None:
     with pytest.raises(InvalidRequest, match=r"^Nothing to compare: 'h100' is not in the table; it has nvidia-l4-24gb"):
-        run("what-if", "--gpu", "h100", *WHEN)
-    assert json.loads(run("what-if", "--gpu", "h100", *WHEN, "--json"))["answers"] == []
+        run_cli("what-if", "--gpu", "h100", *WHEN)
+    assert json.loads(run_cli("what-if", "--gpu", "h100", *WHEN, "--json"))["answers"] == []
 
 
 def test_a_what_if_names_its_sources() -> None:
     words = ("--gpu", "nvidia-h100-sxm-80gb", "--model", "llama-3.1-8b-instruct", *WHEN)
-    [answer] = json.loads(run("what-if", *words, "--json"))["answers"]
+    [answer] = json.loads(run_cli("what-if", *words, "--json"))["answers"]
     assert answer["price_source"]
     assert answer["speed_basis"] == "assumed"
-    assert "assumed speed" in " ".join(run("what-if", *words).split())
+    assert "assumed speed" in " ".join(run_cli("what-if", *words).split())
 
 
 def test_what_does_not_fit_is_named_once() -> None:
-    said = run("what-if", "--gpu", "nvidia-l4-24gb", *WHEN)
+    said = run_cli("what-if", "--gpu", "nvidia-l4-24gb", *WHEN)
     assert said.count("qwen2.5-14b-instruct") == 1
 
 
@@ -215,16 +210,16 @@ def test_what_no_price_is_known_of_is_not_nothing_beside_an_invoice(
 def test_reconcile_reads_a_file(tmp_path: Path) -> None:
     file = tmp_path / "costs.csv"
     file.write_text("start_time_iso,amount_value,amount_currency,line_item\n2026-11-02T00:00:00Z,0.5,usd,gpt-x\n")
-    view = json.loads(run("reconcile", str(file), "--provider", "openai", "--json"))
+    view = json.loads(run_cli("reconcile", str(file), "--provider", "openai", "--json"))
     assert (view["their_usd"], view["agrees"]) == ("0.500000000000", False)
-    said = run("reconcile", str(file), "--provider", "openai", "--book", "INV-1")
+    said = run_cli("reconcile", str(file), "--provider", "openai", "--book", "INV-1")
     assert (
         "0 differences booked under 'INV-1'. 1 cannot be booked: there is no request of ours of that day and model."
         in said
     )
     assert "before" not in said
     with pytest.raises(ConfigurationError, match=r"cannot be read: No such file or directory$"):
-        run("reconcile", str(tmp_path / "none.csv"), "--provider", "openai")
+        run_cli("reconcile", str(tmp_path / "none.csv"), "--provider", "openai")
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigurationError, match="not text in UTF-8"):
-        run("reconcile", str(file), "--provider", "openai")
+        run_cli("reconcile", str(file), "--provider", "openai")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from gateway.storage.database import writing
 from gateway.storage.retention import apply_retention
 from gateway.storage.tables.books import adjustments
 from gateway.sums import SumsQuery
+from tests.unit.gateway.cli.commands import run_cli
 from tests.unit.gateway.ledger.builders import make_entry
 
 needs_litellm = pytest.mark.skipif(
@@ -42,10 +44,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BREAKEVEN_HOME", str(tmp_path / "home"))
 
 
-def run(*words: str) -> str:
-    result = CliRunner().invoke(build("prices"), ["prices", *words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+run = partial(run_cli, "prices")
 
 
 def test_list_and_show() -> None:

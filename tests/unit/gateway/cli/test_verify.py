@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.money import format_usd
-from tests.unit.gateway.cli.test_finance_commands import run
+from tests.unit.gateway.cli.commands import run_cli
 
 
 @pytest.fixture
@@ -26,27 +26,27 @@ def write(home: Path, statement: str) -> None:
 
 
 def test_books_that_add_up_come_to_what_costs_says(own_month: Path) -> None:
-    found = json.loads(run("verify", "--json"))
-    everything = json.loads(run("costs", "--json", "--from", found["first_day"], "--to", "2026-11-21"))
+    found = json.loads(run_cli("verify", "--json"))
+    everything = json.loads(run_cli("costs", "--json", "--from", found["first_day"], "--to", "2026-11-21"))
     assert found["ok"] is True
     assert (found["requests"], found["mismatches"]) == (everything["total"]["requests"], [])
     assert found["cost_usd"] == everything["total"]["cost_usd"] != format_usd(0)
-    said = run("verify")
+    said = run_cli("verify")
     assert f"{found['requests']:,} requests and" in said
     assert "unbroken" in said
-    assert run("verify", "--from", "2026-11-10", "--to", "2026-11-11").startswith("1 day with requests, 2026-11-10")
-    assert "no request" in run("verify", "--from", "2030-01-01")
+    assert run_cli("verify", "--from", "2026-11-10", "--to", "2026-11-11").startswith("1 day with requests, 2026-11-10")
+    assert "no request" in run_cli("verify", "--from", "2030-01-01")
 
 
 def test_what_somebody_changed_is_told_and_ends_it_with_status_1(own_month: Path) -> None:
     write(own_month, "UPDATE entries SET output_pico_usd = output_pico_usd + 1 WHERE output_pico_usd IS NOT NULL")
-    said = run("verify", exit_code=1)
+    said = run_cli("verify", exit_code=1)
     assert "output_pico_usd" in said
     assert "do not add up" in said
     assert "a backup" in said
-    assert json.loads(run("verify", "--json", exit_code=1))["ok"] is False
+    assert json.loads(run_cli("verify", "--json", exit_code=1))["ok"] is False
 
 
 def test_a_record_of_the_audit_log_that_was_changed_is_told(own_month: Path) -> None:
     write(own_month, "UPDATE audit_log SET actor = 'somebody else' WHERE sequence = 2")
-    assert "record 2 does not follow" in run("verify", exit_code=1)
+    assert "record 2 does not follow" in run_cli("verify", exit_code=1)
