@@ -22,36 +22,20 @@ from backends.errors import (
     UpstreamUnavailable,
 )
 from backends.gemini import GeminiBackend
-from backends.http.sse import SseParser
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
-from backends.protocol import Backend, Call, Chunk, Operation, Reply, Timeouts
+from backends.protocol import Backend, Call, Chunk, Reply, Timeouts
 from backends.scripted import Fault, Outcome, ScriptedBackend, follow
 from backends.usage import Usage
+from tests.contract.calls import PATIENT, make_call, text_of
 from tests.ports import refusing_port
 from tests.read_stream import collect
 from tests.scripted_provider import ScriptedProvider
 
 Make = Callable[..., Awaitable[Backend]]
-PATIENT = Timeouts()
 HASTY = Timeouts(first_byte_seconds=0.3)
 RESTLESS = Timeouts(idle_seconds=0.5)
 """Only for answers that never come: with short timeouts, a busy machine would make any answer look silent."""
 PIECES = ("Hello", ", ", "world", ".")
-
-
-def make_call(
-    *,
-    stream: bool = True,
-    wants_usage: bool = True,
-    timeouts: Timeouts = PATIENT,
-    operation: Operation = "chat.completions",
-) -> Call:
-    body: dict[str, object] = {
-        "model": "auto",
-        "messages": [{"role": "user", "content": "Say hello."}],
-        "stream": stream,
-    }
-    return Call(operation, "the-model", msgspec.json.encode(body), stream, "r-1", timeouts, wants_usage)
 
 
 async def _scripted(*outcomes: Outcome) -> AsyncIterator[Backend]:
@@ -126,16 +110,6 @@ async def hurried_error(backend: Backend, call: Call) -> tuple[list[Chunk], Back
         chunks, error = await collect_until_error(backend, call)
         if type(error) is not ConnectFailed or call.timeouts is PATIENT:
             return chunks, error
-
-
-def text_of(chunks: list[Chunk]) -> str:
-    """The text that an OpenAI client would read from the payloads."""
-    parser = SseParser()
-    events = [event for chunk in chunks for event in parser.receive(chunk.payload)]
-    documents = [msgspec.json.decode(event) for event in events if event != b"[DONE]"]
-    choices = [document.get("choices") or [] for document in documents]
-    said = [choice["delta"].get("content") for found in choices if isinstance(found, list) for choice in found]
-    return "".join(filter(None, said))
 
 
 async def test_a_stream_carries_the_text_the_finish_and_the_usage(make: Make) -> None:

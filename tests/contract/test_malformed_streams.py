@@ -5,7 +5,7 @@ import pytest
 from backends.errors import BackendError, StreamBroken
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Chunk
-from tests.contract.test_backends import make_call, text_of
+from tests.contract.calls import make_call, text_of
 from tests.scripted_provider import Raw, ScriptedProvider
 from tests.scripted_provider.malformed import Variant, variants
 

@@ -2,7 +2,7 @@
 
 import gzip
 
-from tests.integration.test_wire_bytes import ANSWER, ASKED, RESPONDED, STREAM
+from tests.integration.message_bytes import ANSWER, ASKED, RESPONDED, STREAM
 from tests.scripted_provider.malformed import variants
 
 LARGEST_SEED = 4096

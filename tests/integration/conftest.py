@@ -1,6 +1,6 @@
 """Services used by tests in several files."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from tests.integration.studio import MODELS
 from tests.live_server import serving
 from tests.rig import Rig
 from tests.scripted_provider import ScriptedProvider
+from tests.scripted_provider.process import provider_process
 
 
 @pytest.fixture
@@ -40,3 +41,10 @@ async def studio() -> AsyncGenerator[Passage]:
         service.rig.pipeline.backends = {"one": TranslatingBackend(backend)}
         yield Passage(service, provider, url)
         await backend.aclose()
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[str]:
+    """The address of a provider whose answers take a second."""
+    with provider_process("--pieces", "20", "--delay", "0.05") as process:
+        yield process.url

@@ -1,9 +1,11 @@
 """A rig behind HTTP, and one in front of a scripted provider."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import anthropic
 import openai
+from openai.types.responses import Response
 from prometheus_client import CollectorRegistry
 
 from gateway.api.app import Root, build_fastapi
@@ -67,3 +69,14 @@ class Passage:
 
     async def entry(self) -> Entry:
         return await self.service.entry()
+
+
+def client_of(url: str, key: str = KEY) -> openai.AsyncOpenAI:
+    return openai.AsyncOpenAI(api_key=key, base_url=f"{url}/v1", max_retries=0)
+
+
+async def responded(client: openai.AsyncOpenAI, *, is_stream: bool, **asked: Any) -> Response:
+    if not is_stream:
+        return await client.responses.create(model="a", **asked)
+    async with client.responses.stream(model="a", **asked) as stream:
+        return await stream.get_final_response()

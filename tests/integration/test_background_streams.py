@@ -12,7 +12,7 @@ from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.scripted import Outcome
 from backends.translating import TranslatingBackend
 from gateway.ledger.entry import Status
-from tests.integration.test_background_responses import Slow
+from tests.integration.slow_service import Slow
 from tests.live_server import serving
 from tests.scripted_provider import Raw, ScriptedProvider
 

@@ -19,8 +19,7 @@ from gateway.api.stored_responses import build_stored_responses_router
 from gateway.kept_answers.kept_conversations import KeptConversations
 from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.memory_turns import MemoryTurns
-from tests.integration.service import Service
-from tests.integration.test_stored_responses import client_of, responded
+from tests.integration.service import Service, client_of, responded
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider

@@ -11,11 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.integration.test_serve_bad_moments import command_of, environment_of, provider, write_home
+from tests.integration.served_home import command_of, environment_of, write_home
 from tests.ports import free_port
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
-__all__ = ["provider"]
 pytestmark = pytest.mark.integration
 FILES = 256
 MAKES_ROOM = "from now on those that wait longest for a request are closed; raise the limit"

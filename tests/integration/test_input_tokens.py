@@ -15,8 +15,7 @@ from gateway.access.keys import KeyRecord
 from gateway.api.stored_responses import build_stored_responses_router
 from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.memory_turns import MemoryTurns
-from tests.integration.service import Service
-from tests.integration.test_stored_responses import client_of
+from tests.integration.service import Service, client_of
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider

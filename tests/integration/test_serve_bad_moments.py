@@ -9,31 +9,16 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.integration.served_home import command_of, environment_of, write_home
 from tests.ports import free_port
-from tests.scripted_provider.process import provider_process
 
 pytestmark = pytest.mark.integration
 PATIENCE_SECONDS = 300
-CONFIGURATION = """\
-engine: {{is_enabled: false}}
-simulated_hosted: never
-backends:
-  provider: {{base_url: "{provider}", provider: openai}}
-"""
-RULES = """\
-version: 1
-models:
-  plain: {backend: provider, upstream_model: plain, priced_as: openai/gpt-5.4-mini, context_window: 200000}
-rules:
-  - name: all
-    choose: {from: [plain], by: order}
-"""
 FAILING_DISK = """\
 import errno, os
 from pathlib import Path
@@ -54,31 +39,9 @@ main()
 queue."""
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[str]:
-    """The address of a provider whose answers take a second."""
-    with provider_process("--pieces", "20", "--delay", "0.05") as process:
-        yield process.url
-
-
 @pytest.fixture
 def home(provider: str, tmp_path: Path) -> Path:
     return write_home(tmp_path, provider)
-
-
-def write_home(home: Path, provider: str) -> Path:
-    (home / "rules.yaml").write_text(RULES, "utf-8")
-    (home / "breakeven.yaml").write_text(CONFIGURATION.format(provider=provider), "utf-8")
-    return home
-
-
-def command_of(port: int) -> list[str]:
-    return [sys.executable, "-m", "gateway", "serve", "--port", str(port), "--no-ui"]
-
-
-def environment_of(home: Path) -> dict[str, str]:
-    clean = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
-    return {**clean, "BREAKEVEN_HOME": str(home), "PYTHONUNBUFFERED": "1"}
 
 
 def read_until_ready(pipe: int) -> str:

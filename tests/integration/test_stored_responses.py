@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from openai.types.responses import Response
 
 from backends.key_pool import KeyPool, PooledKey
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
@@ -19,7 +18,7 @@ from gateway.api.app import build_fastapi
 from gateway.api.stored_responses import build_stored_responses_router
 from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.memory_turns import MemoryTurns
-from tests.integration.service import Service
+from tests.integration.service import Service, client_of, responded
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import Raw, ScriptedProvider
@@ -48,10 +47,6 @@ async def served(*backends: Backend) -> AsyncGenerator[str]:
     finally:
         for one in backends:
             await one.aclose()
-
-
-def client_of(url: str, key: str = KEY) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(api_key=key, base_url=f"{url}/v1", max_retries=0)
 
 
 async def test_what_the_provider_keeps_is_asked_of_it() -> None:
@@ -187,10 +182,3 @@ async def test_what_a_model_without_a_responses_api_answered_is_kept_here(is_str
             await own.responses.retrieve(second.id)
         with pytest.raises(openai.BadRequestError, match="is not kept here"):
             await responded(own, is_stream=is_stream, input="more", previous_response_id=second.id)
-
-
-async def responded(client: openai.AsyncOpenAI, *, is_stream: bool, **asked: Any) -> Response:
-    if not is_stream:
-        return await client.responses.create(model="a", **asked)
-    async with client.responses.stream(model="a", **asked) as stream:
-        return await stream.get_final_response()

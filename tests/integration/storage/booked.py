@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from gateway.instants import HOUR_US, moment_of
 from gateway.instants import microseconds as us
-from gateway.instants import moment_of
-from gateway.ledger.entry import Cost, Entry, Status
+from gateway.ledger.entry import Attempt, Cost, Entry, PaidTo, Status
 from gateway.stores import EntryOrder
 from gateway.sums import Dimension
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry
+
+PARTS = tuple(f"{name}_pico_usd" for name in ("input", "cached_input", "cache_write", "output", "other", "compute"))
 
 START = datetime(2026, 3, 26, tzinfo=UTC)  # daylight saving time begins on the 29th in Europe
 
@@ -106,3 +108,35 @@ class Wanted:
     order: EntryOrder = "newest"
     before: str | None = None
     limit: int = 50
+
+
+def random_entry(chance: random.Random, number: int) -> Entry:
+    """An entry of any status, with or without a price, with or without attempts on other bills."""
+    intent = make_intent(
+        number,
+        accepted_at_us=make_intent(0).accepted_at_us + chance.randrange(40 * 24) * HOUR_US + chance.randrange(HOUR_US),
+        team=chance.choice(["red", "blue", None]),
+    )
+    paid = [random_attempt(chance, place) for place in range(1, chance.randrange(1, 4))]
+    parts = {name: chance.randrange(10 ** chance.randrange(16)) for name in PARTS}
+    parts["other_pico_usd"] = sum(one.cost_pico_usd or 0 for one in paid)
+    cost = Cost(**parts) if chance.random() < 0.9 else None
+    total = cost.total_pico_usd if cost else None
+    return make_entry(
+        number,
+        intent=intent,
+        status=chance.choice(list(Status)),
+        provider=chance.choice(["openai", "local"]),
+        input_tokens=chance.randrange(10**9),
+        output_tokens=chance.randrange(10**6),
+        cost=cost,
+        cost_lower_pico_usd=total or 0,
+        cost_upper_pico_usd=total,
+        attempts=(*paid, Attempt(len(paid) + 1, "mid-hosted", "openai", "answered", 0.0, 1.0, 0, 200)),
+    )
+
+
+def random_attempt(chance: random.Random, place: int) -> Attempt:
+    cost = chance.randrange(10**12)
+    bill = PaidTo("cheap-company", "small-1", False, 0, cost) if chance.random() < 0.7 else None
+    return Attempt(place, "small", "other", "escalated:empty", 0.0, 1.0, cost if bill else 0, 200, bill)

@@ -29,9 +29,8 @@ from gateway.stores import NewKey
 from gateway.sums import Dimension, Sums, SumsQuery
 from tests.builders import make_snapshot
 from tests.integration.storage.booked import Wanted
-from tests.integration.storage.test_sql_ledger import failed_attempt
 from tests.postgres_server import empty_postgres
-from tests.unit.gateway.ledger.builders import make_entry, make_intent
+from tests.unit.gateway.ledger.builders import failed_attempt, make_entry, make_intent
 
 pytestmark = pytest.mark.integration
 GROWING = ("entries", "attempts", "hourly", "daily")

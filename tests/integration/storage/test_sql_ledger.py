@@ -16,6 +16,7 @@ from gateway.storage.sql.reports import SqlReports
 from gateway.storage.tables.books import entries, hourly
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import (
+    failed_attempt,
     make_decision,
     make_entry,
     make_facts,
@@ -25,10 +26,6 @@ from tests.unit.gateway.ledger.builders import (
 )
 
 pytestmark = pytest.mark.integration
-
-
-def failed_attempt(number: int) -> Attempt:
-    return Attempt(number, "mid-hosted", "openai", "RateLimited", 0.001, 0.2, 0, 429)
 
 
 VARIED = [

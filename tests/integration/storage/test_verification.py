@@ -15,7 +15,7 @@ from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sums.verification import VerifiedDay, verify_sums
 from gateway.storage.tables.books import adjustments, daily, entries, hourly
 from gateway.stores import Adjustment
-from tests.integration.storage.test_journal_and_sums import random_entry
+from tests.integration.storage.booked import random_entry
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration

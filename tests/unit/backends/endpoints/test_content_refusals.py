@@ -1,7 +1,6 @@
 """Gemini's requests that are refused, or that only Google can serve."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -9,9 +8,8 @@ from backends.errors import Untranslatable, UpstreamRejected
 from backends.protocol import Call
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
-from tests.unit.backends.endpoints.test_content_request import HI, translate
+from tests.unit.backends.endpoints.content_bodies import HI, Json, translate
 
-Json = dict[str, Any]
 REFUSED: list[tuple[Json, str]] = [
     ({"contents": []}, "contents"),
     ({"contents": [{"parts": []}]}, "contents"),

@@ -4,19 +4,16 @@ import base64
 import json
 import re
 from time import process_time
-from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.endpoints.content_format import ContentAsked, chat_from_content
 from backends.formats.chat_view import parse_chat
 from backends.formats.gemini import build_content_body
 from backends.formats.thought_signatures import seal_details
+from tests.unit.backends.endpoints.content_bodies import HI, Json, asked, translate
 
-Json = dict[str, Any]
-HI: list[Json] = [{"role": "user", "parts": [{"text": "hi"}]}]
 LEAST: Json = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 GOOGLES: Json = {
     "type": "OBJECT",
@@ -30,15 +27,6 @@ SCHEMA: Json = {
     "required": ["a"],
 }
 CLOSED = SCHEMA | {"additionalProperties": False}
-
-
-def asked(body: Json, *, is_stream: bool = False, **known: Any) -> ContentAsked:
-    sent = json.dumps({"contents": HI} | body).encode()
-    return chat_from_content(sent, model="m", is_stream=is_stream, **known)
-
-
-def translate(body: Json, **known: Any) -> Json:
-    return cast(Json, json.loads(asked(body, **known).body))
 
 
 def json_format(schema: Json) -> Json:

@@ -132,3 +132,7 @@ def tiny_entry(number: int) -> Entry:
     facts = Facts(1, None, None, None, {}, {})
     intent = make_intent(number, decision=make_decision(facts=facts, candidates=()), tags=())
     return msgspec.structs.replace(make_entry(number, intent=intent), attempts=(), cost=Cost())
+
+
+def failed_attempt(number: int) -> Attempt:
+    return Attempt(number, "mid-hosted", "openai", "RateLimited", 0.001, 0.2, 0, 429)
