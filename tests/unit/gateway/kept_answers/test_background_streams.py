@@ -14,7 +14,7 @@ from gateway.kept_answers.kept_responses import BRIEF_SECONDS
 from gateway.kept_answers.open_responses import DEAD_SECONDS, Open
 from gateway.kept_answers.resumed_stream import ResumedStream
 from gateway.ledger.entry import Status
-from tests.unit.gateway.kept_answers.test_background_responses import ACCEPTED, TENANT, Background
+from tests.unit.gateway.kept_answers.background_rig import ACCEPTED, TENANT, Background
 from tests.waiting import until
 
 
