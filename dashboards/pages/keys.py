@@ -123,6 +123,14 @@ def why_not_changed(chosen: Chosen) -> str | None:
     return None
 
 
+async def as_it_is(view: View, key_id: str) -> dict[str, Any]:
+    """The key now: others may have changed it meanwhile. Raises ValueError if it cannot be changed any more."""
+    found: list[dict[str, Any]] = (await view.gateway.get(KEYS, id=key_id, last_requests=False))["keys"]
+    if (why := why_not_changed(Chosen(key_id, found[0] if found else None))) is not None:
+        raise ValueError(why)
+    return found[0]
+
+
 def _change_panel(view: View, keys: ListPage, models: Sequence[str], chosen: Chosen | None) -> None:
     """The form to change a key; `chosen` is opened in it."""
     offered = list(keys.shown)
@@ -344,10 +352,9 @@ class _Changer:
         try:
             change = key_form.changed(self._shown, self._fields.read())
             key_form.require_to_come(change.get("expires_at_us"), time.time_ns() // 1000)
+            now = await as_it_is(self._view, self._chosen.value)
             if "limits" in change:
-                listed = (await self._view.gateway.get(KEYS, find=self._chosen.value))["keys"]
-                now = next(one["limits"] for one in listed if one["id"] == self._chosen.value)
-                change["limits"] = key_form.merged(self._shown["limits"], change["limits"], now)
+                change["limits"] = key_form.merged(self._shown["limits"], change["limits"], now["limits"])
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
             self._marked.say(refusal(self._view, error), error)
             return
