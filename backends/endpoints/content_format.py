@@ -154,30 +154,39 @@ def _told_of_json(messages: list[Fields]) -> list[Fields]:
 
 
 def _generation(config: Fields) -> Fields:
-    where = "generationConfig"
-    for name, why in _SPOKEN.items():
-        if config.get(name):
-            raise untranslatable(f"{where}.{name}", why)
-    modalities = list_of(many_of(config.get("responseModalities")), f"{where}.responseModalities")
-    if any(str(one).upper() not in ("TEXT", "MODALITY_UNSPECIFIED") for one in modalities):
-        raise untranslatable(f"{where}.responseModalities", "this model answers with text alone")
-    chat: Fields = {}
-    for theirs, ours in _NUMBERS.items():
-        if config.get(theirs) is not None:
-            if (value := number(config, theirs)) is None:
-                raise invalid(f"{where}.{theirs}", "must be a number")
-            chat[ours] = value
-    for theirs, ours in _WHOLE.items():
-        if config.get(theirs) is not None:
-            if (count := whole_number(config[theirs])) is None:
-                raise invalid(f"{where}.{theirs}", "must be an integer")
-            chat[ours] = count
-    if stop := list_of(many_of(config.get("stopSequences")), f"{where}.stopSequences"):
+    _refuse_sound_and_images(config)
+    chat = _numbers(config)
+    if stop := list_of(many_of(config.get("stopSequences")), "generationConfig.stopSequences"):
         chat["stop"] = stop
     if config.get("responseLogprobs") is True:
         chat["logprobs"] = True
         if (most := whole_number(config.get("logprobs"))) is not None:
             chat["top_logprobs"] = most
+    return chat
+
+
+def _refuse_sound_and_images(config: Fields) -> None:
+    for name, why in _SPOKEN.items():
+        if config.get(name):
+            raise untranslatable(f"generationConfig.{name}", why)
+    where = "generationConfig.responseModalities"
+    modalities = list_of(many_of(config.get("responseModalities")), where)
+    if any(str(one).upper() not in ("TEXT", "MODALITY_UNSPECIFIED") for one in modalities):
+        raise untranslatable(where, "this model answers with text alone")
+
+
+def _numbers(config: Fields) -> Fields:
+    chat: Fields = {}
+    for theirs, ours in _NUMBERS.items():
+        if config.get(theirs) is not None:
+            if (value := number(config, theirs)) is None:
+                raise invalid(f"generationConfig.{theirs}", "must be a number")
+            chat[ours] = value
+    for theirs, ours in _WHOLE.items():
+        if config.get(theirs) is not None:
+            if (count := whole_number(config[theirs])) is None:
+                raise invalid(f"generationConfig.{theirs}", "must be an integer")
+            chat[ours] = count
     return chat
 
 

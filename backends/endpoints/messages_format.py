@@ -58,17 +58,8 @@ def chat_body_from_messages(
     fields = decode_object(body)
     if fields is None:
         raise _invalid("body", "must be a JSON object")
-    for name, why in _BOUND.items():
-        if fields.get(name):
-            raise _unsayable(name, why)
-    if part_of(fields, "thread").get("type", "create") != "create":
-        why = "earlier messages are stored at Anthropic; send the whole conversation, or use one of its models"
-        raise _unsayable("thread", why, {"error_code": "thread_not_found"})
-    limit = fields.get("max_tokens")
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-        raise _invalid("max_tokens", "must be a positive integer")
-    if not limit:
-        raise _unsayable("max_tokens", "0, which only fills a prompt cache, needs one of Anthropic's models")
+    _refuse_bound(fields)
+    limit = _limit(fields)
     if not isinstance(fields.get("model"), str):
         raise _invalid("model", "must be a string")
     messages = [name_thoughts(message, thoughts) for message in _messages(fields)]
@@ -95,6 +86,24 @@ def chat_body_from_messages(
     if not keeps_cache_marks:
         _unmark(messages, tools)
     return msgspec.json.encode(chat | _tool_choice(fields) | {name: value for name, value in optional.items() if value})
+
+
+def _refuse_bound(fields: Fields) -> None:
+    for name, why in _BOUND.items():
+        if fields.get(name):
+            raise _unsayable(name, why)
+    if part_of(fields, "thread").get("type", "create") != "create":
+        why = "earlier messages are stored at Anthropic; send the whole conversation, or use one of its models"
+        raise _unsayable("thread", why, {"error_code": "thread_not_found"})
+
+
+def _limit(fields: Fields) -> int:
+    limit = fields.get("max_tokens")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+        raise _invalid("max_tokens", "must be a positive integer")
+    if not limit:
+        raise _unsayable("max_tokens", "0, which only fills a prompt cache, needs one of Anthropic's models")
+    return limit
 
 
 def keeps_reasoning(body: bytes) -> bool:
