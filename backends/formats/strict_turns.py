@@ -9,12 +9,14 @@ Copilot screenshots.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
+from itertools import groupby
 from typing import Final, cast
 
 import msgspec
 
 from backends.formats.json_splice import MEMBERS, find_members, objects_in, splice
 from backends.formats.tool_turns import OPENING, with_answers
+from backends.formats.unfinished_turns import with_every_result, without_empty_answers
 
 Message = dict[str, msgspec.Raw]
 
@@ -60,11 +62,9 @@ def with_system_first(messages: bytes) -> bytes:
 def alternating(messages: bytes) -> bytes:
     """One system message, and a user's messages in a row as one."""
     made: list[Message] = []
-    for message in objects_in(with_system_first(messages)):
-        if made and message.get("role") == _USER == made[-1].get("role"):
-            made[-1] = made[-1] | {"content": _joined([made[-1], message], "\n\n")}
-        else:
-            made.append(message)
+    for is_user, run in groupby(objects_in(with_system_first(messages)), lambda one: one.get("role") == _USER):
+        said = list(run)
+        made += [said[0] | {"content": _joined(said, "\n\n")}] if is_user and len(said) > 1 else said
     return with_answers(messages if made == objects_in(messages) else msgspec.json.encode(made))
 
 
@@ -165,6 +165,22 @@ def _is_readable(arguments: bytes) -> bool:
 
 
 _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
+    (
+        re.compile(
+            rb"must be followed by tool messages|insufficient tool messages|not the same number of function calls"
+            rb"|must be a response to a prec",
+            re.IGNORECASE,
+        ),
+        with_every_result,
+    ),
+    (
+        re.compile(
+            rb"content type: (?:<|\\u003c)nil|must contain either 'content' or 'tool_calls'|tool_calls'?: empty array"
+            rb"|'assistant' must not be empty",
+            re.IGNORECASE,
+        ),
+        without_empty_answers,
+    ),
     (re.compile(rb"(?:value|content) must be a string|expected a string", re.IGNORECASE), with_plain_texts),
     (
         re.compile(

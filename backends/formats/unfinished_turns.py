@@ -1,0 +1,64 @@
+"""Mends chats in which a turn was broken off: a call without a result, because the agent was stopped, a result without
+its call, or an answer without anything. Clients send such turns with every later request. Pure."""
+
+from itertools import pairwise
+from typing import Final
+
+import msgspec
+
+from backends.formats.json_splice import objects_in
+
+Message = dict[str, msgspec.Raw]
+_TOOL, _ASSISTANT = msgspec.Raw(b'"tool"'), msgspec.Raw(b'"assistant"')
+_USER: Final = msgspec.Raw(b'"user"')
+_INTERRUPTED: Final = msgspec.Raw(b'"Interrupted: this call has no result."')
+_NO_TEXT: Final = msgspec.Raw(b'""')
+_NOTHING: Final = (b"", b"null", b'""', b"[]")
+
+
+def with_every_result(messages: bytes) -> bytes:
+    """Each call's result right after it: one that stands later, before the next answer, or a word that there is none. A
+    result without a call becomes a user's message, as does one that comes twice."""
+    found = objects_in(messages)
+    starts = [place for place, one in enumerate(found) if one.get("role") == _ASSISTANT]
+    made = _without_results(found[: starts[0] if starts else len(found)], {})
+    for start, end in pairwise([*starts, len(found)]):
+        answer, after = found[start], found[start + 1 : end]
+        calls = [call["id"] for call in objects_in(answer.get("tool_calls", b"[]")) if "id" in call]
+        results: dict[bytes, Message] = {}
+        for one in after:
+            if one.get("role") == _TOOL:
+                results.setdefault(bytes(one.get("tool_call_id", b"")), one)
+        used = {bytes(call_id): results[bytes(call_id)] for call_id in calls if bytes(call_id) in results}
+        made.append(answer)
+        for call_id in calls:
+            none: Message = {"role": _TOOL, "tool_call_id": call_id, "content": _INTERRUPTED}
+            made.append(used.get(bytes(call_id), none))
+        made += _without_results(after, used)
+    return messages if made == found else msgspec.json.encode(made)
+
+
+def _without_results(messages: list[Message], used: dict[bytes, Message]) -> list[Message]:
+    """Without those results, and with others as a user's messages."""
+    left = [one for one in messages if used.get(bytes(one.get("tool_call_id", b""))) is not one]
+    return [
+        {"role": _USER, "content": one.get("content", _NO_TEXT)} if one.get("role") == _TOOL else one for one in left
+    ]
+
+
+def without_empty_answers(messages: bytes) -> bytes:
+    """Without answers that say and call nothing. Of others, no empty list of calls, and a text beside calls."""
+    found = objects_in(messages)
+    made: list[Message] = []
+    for message in found:
+        if message.get("role") != _ASSISTANT:
+            made.append(message)
+            continue
+        has_calls = bytes(message.get("tool_calls", b"")) not in _NOTHING or "function_call" in message
+        says_nothing = bytes(message.get("content", b"")) in _NOTHING
+        if says_nothing and not has_calls:
+            continue
+        if bytes(message.get("tool_calls", b"x")) in _NOTHING:
+            message = {name: value for name, value in message.items() if name != "tool_calls"}
+        made.append(message | {"content": _NO_TEXT} if says_nothing else message)
+    return messages if made == found else msgspec.json.encode(made)

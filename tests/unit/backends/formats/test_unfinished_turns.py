@@ -1,0 +1,78 @@
+"""Chats with turns that were broken off."""
+
+import msgspec
+import pytest
+
+from backends.formats.strict_turns import mend_for
+from backends.formats.unfinished_turns import with_every_result, without_empty_answers
+
+Json = dict[str, object]
+
+HI: Json = {"role": "user", "content": "Hi"}
+SAID: Json = {"role": "assistant", "content": "Hello"}
+
+
+def calls(*ids: str, **beside: object) -> Json:
+    return {"role": "assistant", "tool_calls": [{"id": one, "type": "function"} for one in ids], **beside}
+
+
+def result(call_id: str, content: str = "7") -> Json:
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def none_of(call_id: str) -> Json:
+    return result(call_id, "Interrupted: this call has no result.")
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([HI, calls("a"), HI], [HI, calls("a"), none_of("a"), HI]),
+        ([HI, calls("a", "b"), result("b"), HI], [HI, calls("a", "b"), none_of("a"), result("b"), HI]),
+        ([calls("a"), HI, result("a"), SAID], [calls("a"), result("a"), HI, SAID]),
+        ([calls("a"), SAID, result("a")], [calls("a"), none_of("a"), SAID, {"role": "user", "content": "7"}]),
+        ([HI, result("a"), SAID], [HI, {"role": "user", "content": "7"}, SAID]),
+        ([calls("a"), result("a"), result("a")], [calls("a"), result("a"), {"role": "user", "content": "7"}]),
+        (
+            [HI, calls("a"), result("a"), calls("a"), result("a")],
+            [HI, calls("a"), result("a"), calls("a"), result("a")],
+        ),
+    ],
+)
+def test_each_call_has_its_result(messages: list[Json], expected: list[Json]) -> None:
+    said = with_every_result(msgspec.json.encode(messages))
+    assert msgspec.json.decode(said) == expected
+    assert with_every_result(said) == said
+
+
+@pytest.mark.parametrize("nothing", [{}, {"content": None}, {"content": ""}, {"content": []}])
+@pytest.mark.parametrize("no_calls", [{}, {"tool_calls": []}, {"tool_calls": None}])
+def test_an_answer_without_anything_is_left_out(nothing: Json, no_calls: Json) -> None:
+    empty: Json = {"role": "assistant", "reasoning_content": "Hm.", **nothing, **no_calls}
+    assert msgspec.json.decode(without_empty_answers(msgspec.json.encode([HI, empty, HI]))) == [HI, HI]
+    told = msgspec.json.decode(without_empty_answers(msgspec.json.encode([HI, {**SAID, **no_calls}])))
+    assert told == [HI, SAID]
+    told = msgspec.json.decode(without_empty_answers(msgspec.json.encode([HI, calls("a", **nothing)])))
+    assert told == [HI, calls("a", content="")]
+
+
+def test_what_is_whole_keeps_its_bytes() -> None:
+    whole = b'[{"role": "user", "content": null}, {"role": "assistant", "content": "a"}]'
+    assert with_every_result(whole) == without_empty_answers(whole) == whole
+
+
+WORDS = [
+    ("An assistant message with 'tool_calls' must be followed by tool messages responding to each", with_every_result),
+    ("(insufficient tool messages following tool_calls message)", with_every_result),
+    ("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'", with_every_result),
+    ("Not the same number of function calls and responses", with_every_result),
+    ("invalid message content type: <nil>", without_empty_answers),
+    ("Assistant message must contain either 'content' or 'tool_calls'!", without_empty_answers),
+    ("Invalid request: the message at position 3 with role 'assistant' must not be empty", without_empty_answers),
+    ("Invalid 'messages[169].tool_calls': empty array.", without_empty_answers),
+]
+
+
+@pytest.mark.parametrize(("words", "mend"), WORDS)
+def test_providers_words(words: str, mend: object) -> None:
+    assert mend_for(msgspec.json.encode({"error": {"message": words}})) is mend
