@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, ColumnElement, func, literal, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.clock import now_us
@@ -218,59 +218,69 @@ async def _insert_new(
 
 
 class _Group(NamedTuple):
-    """The totals of one dimension in a period, and its most expensive hour; `booked_pico_usd`: without corrections."""
+    """The totals of one dimension in a period, and its most expensive hour. `reconciled_pico_usd` was booked for
+    provider's bills so far, and is not in `pico_usd`."""
 
     hour: int
     dimension_id: int
     pico_usd: int
-    booked_pico_usd: int
     tokens: int
     requests: int
     unpriced_tokens: int
+    reconciled_pico_usd: int
 
 
 async def _groups_of(connection: AsyncConnection, difference: Difference) -> list[_Group]:
     """The groups of the difference's period, provider and models, ordered by hour."""
     first, end = difference.since_us // HOUR_US, difference.until_us // HOUR_US
+    of_it = (
+        dimensions.c.provider == difference.provider,
+        dimensions.c.upstream_model.in_(difference.upstream_models),
+        dimensions.c.is_simulated.is_(False),
+    )
+    amounts = (
+        select(adjustments.c.dimension_id, func.sum(adjustments.c.amount_pico_usd))
+        .join(dimensions, dimensions.c.id == adjustments.c.dimension_id)
+        .where(adjustments.c.hour >= first, adjustments.c.hour < end, adjustments.c.kind == "reconciliation", *of_it)
+        .group_by(adjustments.c.dimension_id)
+    )
+    reconciled = {dimension_id: int(amount) for dimension_id, amount in await connection.execute(amounts)}
     paid = [hourly.c[f"{name}_pico_usd"] for name in COST_FIELDS if name != "list"]
-    booked: ColumnElement[int] = sum(paid, literal(0, BigInteger))
-    cost = booked + hourly.c.adjustment_pico_usd
+    cost: ColumnElement[int] = sum(paid, hourly.c.adjustment_pico_usd)
     tokens = hourly.c.input_tokens + hourly.c.output_tokens
     unpriced = hourly.c.unpriced_requests - hourly.c.priced_later_requests
     share = tokens * unpriced / func.nullif(hourly.c.requests, 0)
-    figures = (cost, booked, tokens, hourly.c.requests, func.coalesce(share, 0))
     query = (
-        select(hourly.c.hour, hourly.c.dimension_id, *figures)
+        select(hourly.c.hour, hourly.c.dimension_id, cost, tokens, hourly.c.requests, func.coalesce(share, 0))
         .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
-        .where(
-            hourly.c.hour >= first,
-            hourly.c.hour < end,
-            dimensions.c.provider == difference.provider,
-            dimensions.c.upstream_model.in_(difference.upstream_models),
-            dimensions.c.is_simulated.is_(False),
-        )
+        .where(hourly.c.hour >= first, hourly.c.hour < end, *of_it)
         .order_by(cost.desc(), hourly.c.hour, hourly.c.dimension_id)
     )
     found: dict[int, _Group] = {}
     for hour, dimension_id, *row in await connection.execute(query):
-        before = found.get(dimension_id, _Group(hour, dimension_id, 0, 0, 0, 0, 0))
-        found[dimension_id] = _Group(*before[:2], *map(operator.add, before[2:], map(int, row)))
+        booked = reconciled.get(dimension_id, 0)
+        before = found.get(dimension_id, _Group(hour, dimension_id, -booked, 0, 0, 0, booked))
+        found[dimension_id] = _Group(*before[:2], *map(operator.add, before[2:], (*map(int, row), 0)))
     return sorted(found.values())
 
 
 def _shares(amount_pico_usd: int, groups: Sequence[_Group]) -> dict[tuple[int, int], int]:
-    """Divides the amount exactly, in proportion to cost; if corrections took all of it, to the cost as booked; without
-    any, to tokens, else to requests. Shares of 0 are omitted."""
-    by_figure = ([max(0, value) for value in figure] for figure in list(zip(*groups, strict=True))[2:])
-    costs, booked, tokens, requests, unpriced = by_figure
-    known = costs if any(costs) else booked
-    if amount_pico_usd > 0 and (priced := sum(tokens) - sum(unpriced)) > 0:
-        whole = sum(known)  # requests without a price are in the amount, and cost what the others do
-        known = [cost + one * whole // priced for cost, one in zip(known, unpriced, strict=True)]
-    weights = next((each for each in (known, tokens, requests) if any(each)), [1] * len(groups))
-    all_of_it = sum(weights)
-    ends = [amount_pico_usd * upto // all_of_it for upto in accumulate(weights, initial=0)]
-    shares = {group[:2]: end - start for group, (start, end) in zip(groups, pairwise(ends), strict=True)}
+    """Divides the amount, with all that was reconciled before, exactly: in proportion to cost; without any, to tokens,
+    else to requests. So it does not matter in how many steps, or after what mistakes, a bill is booked. Shares of 0 are
+    omitted."""
+    by_figure = ([max(0, value) for value in figure] for figure in list(zip(*groups, strict=True))[2:6])
+    costs, tokens, requests, unpriced = by_figure
+    all_of_it = amount_pico_usd + sum(one.reconciled_pico_usd for one in groups)
+    if all_of_it > 0 and (priced := sum(tokens) - sum(unpriced)) > 0:
+        whole = sum(costs)  # requests without a price are in the amount, and cost what the others do
+        costs = [cost + one * whole // priced for cost, one in zip(costs, unpriced, strict=True)]
+    weights = next((each for each in (costs, tokens, requests) if any(each)), [1] * len(groups))
+    weight = sum(weights)
+    ends = [all_of_it * upto // weight for upto in accumulate(weights, initial=0)]
+    shares = {
+        group[:2]: end - start - group.reconciled_pico_usd
+        for group, (start, end) in zip(groups, pairwise(ends), strict=True)
+    }
     return {place: share for place, share in shares.items() if share}
 
 

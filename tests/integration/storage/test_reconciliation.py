@@ -115,7 +115,8 @@ async def test_a_difference_of_what_has_no_price_is_shared_by_tokens(engine: Asy
 
 
 async def test_what_has_no_price_pays_its_part_of_a_bill(engine: AsyncEngine) -> None:
-    """The others paid for it: whoever called a tool without a price was charged nothing."""
+    """The others paid for it: whoever called a tool without a price was charged nothing, and once it was charged, twice
+    by each further bill."""
     at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
     priced = {"cost": Cost(output_pico_usd=4 * 10**12, list_pico_usd=4 * 10**12)}
     unpriced = {"cost": None, "cost_lower_pico_usd": 0, "cost_upper_pico_usd": None}
@@ -123,7 +124,8 @@ async def test_what_has_no_price_pays_its_part_of_a_bill(engine: AsyncEngine) ->
         intent = make_intent(number, accepted_at_us=at, team=team)
         await SqlLedger(engine).insert([make_entry(number, intent=intent, **given)])
     service, books = ReconcileService(SqlReports(engine)), SqlAdjustments(engine)
-    for reference, dollars, paid in (("INV-7", "14", (6, 8)), ("INV-8", "7", (3, 4))):
+    bills = ("INV-7", "14", (6, 8)), ("INV-8", "20", (8, 12)), ("INV-9", "14", (6, 8)), ("INV-10", "6", (3, 3))
+    for reference, dollars, paid in bills:
         compared = await service.compare("openai", HEADER + line(dollars))
         assert await book_differences(compared, books, reference=reference, author="ada") == 1
         sums = await SqlReports(engine).sums(SumsQuery(at, at + 86_400_000_000, ("team",)))
