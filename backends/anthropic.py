@@ -23,6 +23,7 @@ from backends.formats.json_objects import decode_object, text_of
 from backends.formats.json_splice import NotAnObject, find_members, require_plain_names, splice
 from backends.formats.past_thinking import UNSIGNED_MARK, without_thinking, without_unsigned
 from backends.formats.sampling import CLAUDE_SAMPLING, claude_effort, is_claude, is_older_claude
+from backends.formats.strict_turns import mended_chat
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Operation, Reply
 
@@ -60,6 +61,14 @@ class AnthropicBackend(HttpBackend):
             return await self._open_native(call)
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
+        try:
+            return await self._open_chat(call)
+        except UpstreamRejected as refusal:
+            if (kept := mended_chat(call.body, refusal.body)) is None:
+                raise
+        return await self._open_chat(replace(call, body=kept))
+
+    async def _open_chat(self, call: Call) -> Reply:
         created, view = int(time.time()), parse_chat(call.body)
         reader = partial(AnthropicStreamReader, self.name, wants_usage_chunk=call.wants_usage_chunk, created=created)
         exchange = Exchange(

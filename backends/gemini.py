@@ -21,6 +21,7 @@ from backends.formats.gemini_contents import (
 )
 from backends.formats.input_tokens import read_count
 from backends.formats.json_splice import NotAnObject
+from backends.formats.strict_turns import mended_chat
 from backends.http.errors import google_status
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import CONTENT, COUNT_OF_CONTENT, BackendHealth, Call, Reply
@@ -44,6 +45,14 @@ class GeminiBackend(HttpBackend):
             return await self._open_native(call)
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self.name} does not offer {call.operation}")
+        try:
+            return await self._open_chat(call)
+        except UpstreamRejected as refusal:
+            if (kept := mended_chat(call.body, refusal.body)) is None:
+                raise
+        return await self._open_chat(replace(call, body=kept))
+
+    async def _open_chat(self, call: Call) -> Reply:
         created, answer_id = int(time.time()), call.request_id
         exchange = Exchange(
             url=self._url(call, STREAM if call.is_stream else "generateContent"),

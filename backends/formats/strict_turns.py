@@ -14,7 +14,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.formats.json_splice import MEMBERS, find_members, objects_in, splice
+from backends.formats.json_splice import MEMBERS, NotAnObject, find_members, objects_in, splice
 from backends.formats.tool_turns import OPENING, with_answers
 from backends.formats.unfinished_turns import with_every_result, without_empty_answers
 
@@ -168,7 +168,8 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
     (
         re.compile(
             rb"must be followed by tool messages|insufficient tool messages|not the same number of function calls"
-            rb"|must be a response to a prec",
+            rb"|must be a response to a prec|ids were found without|unexpected `?tool_use_id"
+            rb"|number of function response parts",
             re.IGNORECASE,
         ),
         with_every_result,
@@ -219,6 +220,16 @@ those of DashScope, llama.cpp, MiniMax, SGLang and vLLM; on results those of Dee
 def mend_for(refusal: bytes) -> Mend | None:
     """What changes a chat into one that a server takes which refused it with this error."""
     return next((mend for words, mend in _MENDS if words.search(refusal)), None)
+
+
+def mended_chat(body: bytes, refusal: bytes) -> bytes | None:
+    """A chat that was refused, changed so that it may be taken; None if it cannot be."""
+    mend = mend_for(refusal)
+    try:
+        kept = mended(body, (mend,)) if mend else body
+    except NotAnObject:  # refused by us
+        return None
+    return None if kept == body else kept
 
 
 def mended(body: bytes, mends: Iterable[Mend]) -> bytes:

@@ -6,7 +6,9 @@ from typing import cast
 
 import pytest
 
-from backends.errors import Untranslatable
+from backends.anthropic import AnthropicBackend
+from backends.errors import Untranslatable, UpstreamRejected
+from backends.gemini import GeminiBackend
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Call, Timeouts
 from backends.scripted import Outcome
@@ -111,3 +113,25 @@ async def test_a_screenshot_in_a_tools_result_is_shown_by_the_user() -> None:
             await read_stream.collect(backend, ask(body))
         told = ["user", "tool", "assistant", "user"]
         assert roles_in(provider) == [["user", "tool"], ["user", "tool", "user"], told, told]
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+ASKED = {"role": "user", "content": "a"}
+STOPPED = [ASKED, {"role": "assistant", "tool_calls": [CALL]}, ASKED]
+
+
+async def test_claude_and_gemini_are_told_that_a_call_was_interrupted() -> None:
+    body = json.dumps({"messages": STOPPED, "stream": True}).encode()
+    said = "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: c"
+    async with ScriptedProvider(refusal(400, said), Outcome()) as provider:
+        async with aclosing(AnthropicBackend("b", provider.base_url, None)) as claude:
+            await read_stream.collect(claude, ask(body))
+        [_, mended] = provider.received
+        assert "tool_result" in mended.body.decode()
+    said = "Please ensure that the number of function response parts is equal to the number of function call parts."
+    async with ScriptedProvider(refusal(400, said), refusal(400, "no")) as provider:
+        async with aclosing(GeminiBackend("b", provider.base_url, None)) as gemini:
+            with pytest.raises(UpstreamRejected):
+                await gemini.open(ask(body))
+        [_, mended] = provider.received
+        assert "functionResponse" in mended.body.decode()
