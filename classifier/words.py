@@ -37,12 +37,6 @@ def clean(text: str) -> str:
     return unicodedata.normalize("NFKC", _UNPRINTABLE.sub("", text))
 
 
-def split_words(text: str) -> list[str]:
-    """Lower-case words and punctuation marks, without accents."""
-    text = text.lower()
-    return _ASCII_TOKEN.findall(text) if text.isascii() else _TOKEN.findall(strip_accents(text))
-
-
 def is_word_character(character: str) -> bool:
     """Whether it forms words with its neighbours."""
     return len(_TOKEN.findall(2 * character)) == 1
@@ -101,8 +95,8 @@ class Vocabulary:
         return len(self._ids)
 
     def split(self, parts: Sequence[str]) -> list[str]:
-        """`split_words` of a lower-case text's blank-separated parts; accents never belong to a letter across a
-        blank."""
+        """Words and punctuation marks, without accents, of a lower-case text's blank-separated parts; accents never
+        belong to a letter across a blank."""
         if not all(map(str.isascii, parts)):
             return _TOKEN.findall(" ".join([part if part.isascii() else self._strip(part) for part in parts]))
         words: list[str] = []

@@ -10,9 +10,15 @@ from numpy.typing import NDArray
 
 from classifier.artefact import Artefact
 from classifier.lexicon import GROUPS
-from classifier.words import FIRST_COMMON_ID, Vocabulary, cap, clean, split_words
+from classifier.words import FIRST_COMMON_ID, Vocabulary, cap, clean, strip_accents
 
 Floats = NDArray[np.float32]
+WORD = re.compile("[^\\W_\u3400-\u9fff\uf900-\ufaff]+|[\u3400-\u9fff\uf900-\ufaff]|[^\\w\\s]|_")
+
+
+def split_words(text: str) -> list[str]:
+    """Lower-case words, single ideographs and punctuation marks, without accents."""
+    return WORD.findall(strip_accents(text.lower()))
 
 
 def hand_features(text: str, vocabulary: Vocabulary) -> Floats:

@@ -15,8 +15,8 @@ from classifier.words import (
     Vocabulary,
     cap,
     clean,
-    split_words,
 )
+from tests.unit.classifier.plain_reading import split_words
 
 PIECES = read_artefact(SHIPPED).pieces
 
