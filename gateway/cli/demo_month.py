@@ -76,7 +76,6 @@ class DemoMonth:
     owner_key: str
     finance_key: str
     viewer_key: str
-    editor_key: str
     app_key: str
 
 
@@ -118,7 +117,7 @@ async def write_demo_month(
     finally:
         await database.dispose()
     secrets = {role: secret for role, (_, secret) in roles.items()}
-    return DemoMonth(demo, written, secrets["owner"], secrets["finance"], secrets["viewer"], secrets["editor"], app_key)
+    return DemoMonth(demo, written, secrets["owner"], secrets["finance"], secrets["viewer"], app_key)
 
 
 def _begin_us(end: datetime) -> int:

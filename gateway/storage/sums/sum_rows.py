@@ -1,6 +1,6 @@
 """Sums and sketches added up by the database, from rollups and from the requests of partial hours.
 
-sql/reports.py makes groups of them.
+groups.py makes groups of them.
 """
 
 import asyncio
