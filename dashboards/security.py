@@ -1,8 +1,9 @@
 """Raw ASGI in front of every page: adds security headers, limits request bodies, and refuses other origins as well as
 pages and event channels without a session. Knows nothing of pages.
 
-The content security policy runs only scripts that carry the nonce of this response, so that markup smuggled into a page
-stays inert. It has to allow `unsafe-eval`: the page framework compiles its templates in the browser.
+The content security policy runs only scripts that carry the nonce of this response, which every `<script` of a page
+gets as it is sent. What is put into it later has none, so markup smuggled into an element stays inert. It has to allow
+`unsafe-eval`: the page framework compiles its templates in the browser.
 """
 
 import secrets
