@@ -24,6 +24,7 @@ from backends.formats.json_splice import NotAnObject, find_members, require_plai
 from backends.formats.past_thinking import UNSIGNED_MARK, without_thinking, without_unsigned
 from backends.formats.sampling import CLAUDE_SAMPLING, claude_effort, is_claude, is_older_claude
 from backends.formats.strict_turns import mended_chat
+from backends.formats.unfinished_turns import without_empty_texts
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Operation, Reply
 
@@ -41,6 +42,8 @@ not signed, or which another model did."""
 _TOO_STRICT: Final = re.compile(rb"schemas? (?:contains|is) too|tools\.\d+\.custom: ", re.IGNORECASE)
 """How Anthropic rejects strict tools with too many members that may be missing or are of several types, or with a
 schema that refers to itself."""
+_EMPTY: Final = re.compile(rb"text content blocks must |must have non-empty content|must not be empty")
+"""How Anthropic, Bedrock and Moonshot reject texts of nothing, which other models' answers leave in a conversation."""
 _DISABLED: Final = b'{"type":"disabled"}'
 _DECIDED_ON: Final = frozenset(
     {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "models", "plugins", "preset", "speed", "stream"}
@@ -146,7 +149,8 @@ def _with_known_effort(config: bytes, model: str) -> bytes | None:
 
 def _mended(body: bytes, refusal: bytes) -> bytes:
     """The request without earlier thinking that Anthropic cannot read, without new thinking where another server misses
-    the earlier, or with the nearest effort that a server offers; the same bytes if it was refused for anything else."""
+    the earlier, with the nearest effort that a server offers, or without empty texts; the same bytes if it was refused
+    for anything else."""
     members = find_members(body)
     if _MISSED.search(refusal):
         return splice(body, {"thinking": _DISABLED}, members)
@@ -157,6 +161,8 @@ def _mended(body: bytes, refusal: bytes) -> bytes:
         if told:
             return splice(body, {"output_config": msgspec.json.encode(asked | {"effort": told})}, members)
     messages = members.get("messages")
+    if messages and _EMPTY.search(refusal):
+        return splice(body, {"messages": without_empty_texts(body[messages.start : messages.end])}, members)
     if messages is None or not _UNREADABLE.search(refusal):
         return body
     return splice(body, {"messages": without_thinking(body[messages.start : messages.end])}, members)

@@ -12,6 +12,8 @@ Message = dict[str, msgspec.Raw]
 _TOOL, _ASSISTANT = msgspec.Raw(b'"tool"'), msgspec.Raw(b'"assistant"')
 _USER: Final = msgspec.Raw(b'"user"')
 _INTERRUPTED: Final = msgspec.Raw(b'"Interrupted: this call has no result."')
+_TEXT: Final = msgspec.Raw(b'"text"')
+_BLOCKS: Final = msgspec.json.Decoder(list[Message])
 _NO_TEXT: Final = msgspec.Raw(b'""')
 _NOTHING: Final = (b"", b"null", b'""', b"[]")
 
@@ -62,3 +64,30 @@ def without_empty_answers(messages: bytes) -> bytes:
             message = {name: value for name, value in message.items() if name != "tool_calls"}
         made.append(message | {"content": _NO_TEXT} if says_nothing else message)
     return messages if made == found else msgspec.json.encode(made)
+
+
+def without_empty_texts(messages: bytes) -> bytes:
+    """Messages in Anthropic's format, which refuses texts of nothing or white space: without those, and without
+    messages of nothing else."""
+    found = objects_in(messages)
+    try:
+        made = [message for one in found if (message := _with_said(one)) is not None]
+    except msgspec.DecodeError:  # its provider's to refuse
+        return messages
+    return messages if made == found or not made else msgspec.json.encode(made)
+
+
+def _with_said(message: Message) -> Message | None:
+    content = message.get("content", _NO_TEXT)
+    if not bytes(content).startswith(b"["):
+        return None if _is_blank({"type": _TEXT, "text": content}) else message
+    blocks = _BLOCKS.decode(content)
+    kept = [block for block in blocks if not _is_blank(block)]
+    if len(kept) == len(blocks) > 0:
+        return message
+    return message | {"content": msgspec.Raw(msgspec.json.encode(kept))} if kept else None
+
+
+def _is_blank(block: Message) -> bool:
+    said: object = msgspec.json.decode(block.get("text", b"0")) if block.get("type") == _TEXT else None
+    return isinstance(said, str) and not said.strip()

@@ -249,3 +249,27 @@ async def test_an_effort_that_a_template_behind_this_format_lacks_becomes_the_ne
         await collect(provider, make_call(asked % b'{"effort":"high","x":1}', "messages"))
         told = [request.json["output_config"] for request in provider.received]
     assert told == [{"effort": "high", "x": 1}, {"effort": "xhigh", "x": 1}]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages: text content blocks must be non-empty",
+        "messages: text content blocks must contain non-whitespace text",
+        "messages.1: all messages must have non-empty content except for the optional final assistant message",
+    ],
+)
+async def test_empty_texts_that_another_model_left_are_left_out_once_refused(message: str) -> None:
+    body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}}).encode()
+    refused = Raw((body,), status=400, headers={"content-type": "application/json"})
+    call = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+    user, blank = {"role": "user", "content": "hi"}, {"type": "text", "text": " "}
+    empty = [{"role": "assistant", "content": [blank]}, {"role": "assistant", "content": ""}]
+    said = [user, {"role": "assistant", "content": [blank, call]}, *empty, user]
+    asked = json.dumps({"model": "claude", "max_tokens": 9, "messages": said}).encode()
+    async with ScriptedProvider(refused, OUTCOME, refused) as provider:
+        await collect(provider, make_call(asked, "messages"))
+        with pytest.raises(UpstreamRejected):
+            await collect(provider, make_call(NATIVE % b"false", "messages"))
+        told = [request.json["messages"] for request in provider.received]
+    assert told == [said, [user, {"role": "assistant", "content": [call]}, user], [user]]

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from backends.formats.strict_turns import mend_for
-from backends.formats.unfinished_turns import with_every_result, without_empty_answers
+from backends.formats.unfinished_turns import with_every_result, without_empty_answers, without_empty_texts
 
 Json = dict[str, object]
 
@@ -59,6 +59,12 @@ def test_an_answer_without_anything_is_left_out(nothing: Json, no_calls: Json) -
 def test_what_is_whole_keeps_its_bytes() -> None:
     whole = b'[{"role": "user", "content": null}, {"role": "assistant", "content": "a"}]'
     assert with_every_result(whole) == without_empty_answers(whole) == whole
+
+
+@pytest.mark.parametrize("content", ["[7]", '[{"type":"text","text":"\\ud800"}]', "7", '"a"', '[{"type":"text"}]'])
+def test_what_says_something_or_cannot_be_read_is_left_to_its_provider(content: str) -> None:
+    messages = f'[{{"role": "user", "content": {content}}}]'.encode()
+    assert without_empty_texts(messages) == messages
 
 
 WORDS = [
