@@ -62,11 +62,11 @@ Our count of tokens, by which candidates are chosen, is an estimate."""
 _NEVER_FITS: Final = re.compile(rb"input or output tokens must be reduced", re.IGNORECASE)
 """How OpenAI says with 429 that one request has more tokens than we may send in a minute."""
 _OF_THE_REQUEST: Final = re.compile(
-    rb"Jinja Exception|raise_exception|Unexpected reasoning effort|(?:image|audio) input is not supported"
-    rb"|missing data required for image|requires --jinja|tool call arguments as JSON"
+    rb"Jinja Exception|raise_exception|rendering prompt with jinja|Unexpected reasoning effort|requires --jinja"
+    rb"|(?:image|audio) input is not supported|missing data required for image|tool call arguments as JSON"
 )
-"""How llama.cpp, Ollama and vLLM say with 500 that a model cannot take this request: its chat template refuses it, or
-it sees no images."""
+"""How llama.cpp, LM Studio, Ollama and vLLM say with 500 that a model cannot take this request: its chat template
+refuses it, or it sees no images."""
 _BADLY_WRITTEN: Final = re.compile(rb'"(?:tool_use_failed|json_validate_failed|output_parse_failed)"')
 """How Groq rejects what its model wrote, as if the request were at fault."""
 _SAYS_SO: Final = re.compile(r"prompt is too long|max_(?:completion_|output_)?tokens", re.IGNORECASE)
@@ -134,6 +134,9 @@ def error_from_event(error: object, *, backend: str, is_started: bool) -> Backen
     if is_started:
         return StreamBroken(message)
     status = _status_of(error)
+    said = cast(Mapping[str, object], error).get("message") if isinstance(error, Mapping) else None
+    if status is None and isinstance(said, str) and _OF_THE_REQUEST.search(said.encode(errors="replace")):
+        status = 500
     if status is None:
         return UpstreamUnavailable(message)
     body = msgspec.json.encode({"error": error}, enc_hook=str)

@@ -275,6 +275,7 @@ EVENTS: list[tuple[object, type[BackendError]]] = [
     ({"code": True}, UpstreamUnavailable),
     ({"code": 200}, UpstreamUnavailable),
     ({"message": "?"}, UpstreamUnavailable),
+    ({"message": 'Error rendering prompt with jinja template: "System message must be"'}, Untranslatable),
     ("text", UpstreamUnavailable),
     (None, UpstreamUnavailable),
 ]
