@@ -231,7 +231,8 @@ class _Group(NamedTuple):
 
 
 async def _groups_of(connection: AsyncConnection, difference: Difference) -> list[_Group]:
-    """The groups of the difference's period, provider and models, ordered by hour."""
+    """The groups of the difference's period, provider and models, in an order that does not tell which was shipped
+    first."""
     first, end = difference.since_us // HOUR_US, difference.until_us // HOUR_US
     of_it = (
         dimensions.c.provider == difference.provider,
@@ -250,18 +251,19 @@ async def _groups_of(connection: AsyncConnection, difference: Difference) -> lis
     tokens = hourly.c.input_tokens + hourly.c.output_tokens
     unpriced = hourly.c.unpriced_requests - hourly.c.priced_later_requests
     share = tokens * unpriced / func.nullif(hourly.c.requests, 0)
+    figures = (cost, tokens, hourly.c.requests, func.coalesce(share, 0))
     query = (
-        select(hourly.c.hour, hourly.c.dimension_id, cost, tokens, hourly.c.requests, func.coalesce(share, 0))
+        select(hourly.c.hour, dimensions.c.id, dimensions.c.digest, *figures)
         .join(dimensions, dimensions.c.id == hourly.c.dimension_id)
         .where(hourly.c.hour >= first, hourly.c.hour < end, *of_it)
-        .order_by(cost.desc(), hourly.c.hour, hourly.c.dimension_id)
+        .order_by(cost.desc(), hourly.c.hour)
     )
-    found: dict[int, _Group] = {}
-    for hour, dimension_id, *row in await connection.execute(query):
+    found: dict[bytes, _Group] = {}
+    for hour, dimension_id, digest, *row in await connection.execute(query):
         booked = reconciled.get(dimension_id, 0)
-        before = found.get(dimension_id, _Group(hour, dimension_id, -booked, 0, 0, 0, booked))
-        found[dimension_id] = _Group(*before[:2], *map(operator.add, before[2:], (*map(int, row), 0)))
-    return sorted(found.values())
+        before = found.get(digest, _Group(hour, dimension_id, -booked, 0, 0, 0, booked))
+        found[digest] = _Group(*before[:2], *map(operator.add, before[2:], (*map(int, row), 0)))
+    return [found[digest] for digest in sorted(found)]
 
 
 def _shares(amount_pico_usd: int, groups: Sequence[_Group]) -> dict[tuple[int, int], int]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -10,11 +11,13 @@ from gateway.errors import InvalidRequest
 from gateway.ledger.entry import Attempt, Cost, PaidTo
 from gateway.reports.reconcile_service import ReconcileService, book_differences, unbookable, view_of
 from gateway.reports.reconcile_views import ReconcileBody
+from gateway.storage.database import open_database
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
 from gateway.sums import SumsQuery
+from tests.newest_schema import make_newest
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
@@ -148,6 +151,24 @@ async def test_what_a_wrong_export_took_out_comes_back_to_whose_it_was(engine: A
     sums = await SqlReports(engine).sums(SumsQuery(at, at + 86_400_000_000, ("team",)))
     paid = {row.group["team"]: row.corrected_cost_pico_usd for row in sums}
     assert paid == {"ads": 9 * 10**12, "search": 10**12}
+
+
+async def test_the_last_digit_goes_to_the_same_team_whoever_shipped_first(tmp_path: Path) -> None:
+    """Two workers ship in any order, and the same requests are to cost the same in every database."""
+    at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+    entries = [make_entry(n, intent=make_intent(n, accepted_at_us=at, team=f"team {n}")) for n in range(3)]
+    found: list[list[int]] = []
+    for order in (1, -1):
+        await make_newest(url := f"sqlite+aiosqlite:///{tmp_path / str(order)}.db")
+        engine = open_database(url)
+        for entry in entries[::order]:
+            await SqlLedger(engine).insert([entry])
+        compared = await ReconcileService(SqlReports(engine)).compare("openai", HEADER + line("1"))
+        assert await book_differences(compared, SqlAdjustments(engine), reference="INV-7", author="ada") == 1
+        sums = await SqlReports(engine).sums(SumsQuery(at, at + 86_400_000_000, ("team",)))
+        found.append([row.corrected_cost_pico_usd for row in sums])
+        await engine.dispose()
+    assert found[0] == found[1]
 
 
 async def test_an_export_of_nothing_is_refused(engine: AsyncEngine) -> None:
