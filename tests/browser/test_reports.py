@@ -241,8 +241,10 @@ def test_a_chart_shows_utc_to_who_lives_elsewhere(browser: webdriver.Chrome, run
         places = itertools.cycle((0, 20, -20))
 
         def tips(one: webdriver.Chrome) -> list[str]:
-            """Moves the pointer each time: a chart drawn after the pointer arrived only reacts to the next move."""
+            """Moves the pointer each time: a chart drawn after the pointer arrived only reacts to the next move, which
+            does not always scroll to it."""
             chart = one.find_element(By.CSS_SELECTOR, ".be-chart canvas")
+            one.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
             ActionChains(one).move_to_element_with_offset(chart, next(places), 0).perform()
             boxes = one.find_elements(By.CSS_SELECTOR, ".be-chart > div")
             return [text for box in boxes if "$" in (text := box.text)]  # read once, since it disappears again
