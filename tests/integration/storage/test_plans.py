@@ -156,7 +156,7 @@ async def test_groups_are_ordered_and_made_in_another_thread(
         threads.add(threading.get_ident())
         return Sums(*given, **numbers)
 
-    monkeypatch.setattr("gateway.storage.sql.reports.Sums", noting)
+    monkeypatch.setattr("gateway.storage.sums.groups.Sums", noting)
     await SqlLedger(sqlite).insert(MANY)
     assert len(await SqlReports(sqlite).sums(SumsQuery(0, 2**62, ("team",)))) == len(MANY)
     assert threads
