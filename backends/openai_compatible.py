@@ -29,7 +29,7 @@ from backends.formats.responses import ResponsesStreamReader, as_asked, read_res
 from backends.formats.responses_chat import ChatOfResponseReader, read_response_as_chat
 from backends.formats.responses_request import build_response_body, is_asked_as_response
 from backends.formats.stream_options import without_refused_options
-from backends.formats.strict_turns import Mend, mend_for, mended
+from backends.formats.strict_turns import Mend, may_quote, mend_for, mended
 from backends.http.client import HttpClient
 from backends.http.errors import error_from_status, google_status
 from backends.http.reply import MAX_ANSWER_BYTES
@@ -244,7 +244,7 @@ class OpenAICompatibleBackend(HttpBackend):
                     asked, told = effort
                     kept = with_effort(exchange.body, told)
                 elif (mend := mend_for(refusal.body)) and (kept := mended(exchange.body, (mend,))) != exchange.body:
-                    learned.append(mend)
+                    learned += [] if may_quote(refusal.body, call.body) else [mend]
                 else:
                     raise
                 exchange = replace_fields(exchange, body=kept)

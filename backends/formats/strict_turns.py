@@ -222,6 +222,13 @@ def mend_for(refusal: bytes) -> Mend | None:
     return next((mend for words, mend in _MENDS if words.search(refusal)), None)
 
 
+def may_quote(refusal: bytes, body: bytes) -> bool:
+    """Whether the words of a refusal that tell of a mend stand in the chat too: the server may only have repeated them,
+    and what it takes from this caller says nothing about others."""
+    said = msgspec.json.encode(msgspec.json.decode(body))  # without escapes that hide them
+    return any(words.search(refusal) and words.search(said) for words, _ in _MENDS)
+
+
 def mended_chat(body: bytes, refusal: bytes) -> bytes | None:
     """A chat that was refused, changed so that it may be taken; None if it cannot be."""
     mend = mend_for(refusal)

@@ -73,6 +73,19 @@ async def test_another_model_is_asked_where_the_template_takes_neither(status: i
         assert roles_in(provider) == [["user", "system"], ["user", "user"], ["user", "tool", "user"]]
 
 
+async def test_a_caller_whose_words_a_refusal_repeats_changes_nobody_elses_chats() -> None:
+    """The second user's name is wrong and, once the two are one, gone."""
+    said = [{"role": "user", "content": "a"}, {"role": "user", "content": "b", "name": "must alternate!"}]
+    odd = json.dumps({"messages": said, "stream": True}).encode().replace(b"must", rb"m\u0075st")
+    plain = odd.replace(rb', "name": "m\u0075st alternate!"', b"")
+    answers = (refusal(400, "messages[1].name: not a valid name: 'must alternate!'"), Outcome(), Outcome())
+    async with ScriptedProvider(*answers) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for call in (ask(odd), ask(plain)):
+                await read_stream.collect(backend, call)
+        assert roles_in(provider) == [["user", "user"], ["user"], ["user", "user"]]
+
+
 async def test_a_chat_that_is_mended_when_asked_is_not_refused_when_counted() -> None:
     refused = refusal(400, "The model's chat template refused the messages: System message must be at the beginning.")
     async with (
