@@ -32,6 +32,7 @@ from benchmarks.overflow.example import (
 from benchmarks.overflow.waiting_line import erlang_b, largest_arrival_rate
 from gateway.access.keys import KeyRecord, KeyRing, hash_key
 from gateway.composition.engine_monitor import watch_health
+from gateway.errors import ModelsPaused
 from gateway.ledger.entry import Checkpoint, Entry, Intent
 from gateway.pipeline import Incoming, Pipeline
 from gateway.routing.snapshot import Candidate
@@ -127,7 +128,10 @@ class Rig:
             "stream": True,
             "max_tokens": self._output_tokens,
         }
-        await self.pipeline.answer(Incoming("chat.completions", KEY, json.dumps(body).encode()), Reader())
+        try:
+            await self.pipeline.answer(Incoming("chat.completions", KEY, json.dumps(body).encode()), Reader())
+        except ModelsPaused:  # the engine's queue is full, and no wait that it offers is as short as promised
+            await self.ask(HOSTED)
 
     async def capacity(self, slots: int, seconds: float) -> float:
         """Requests per second with every slot always taken, between the first and the last round of answers."""
