@@ -49,11 +49,12 @@ class JudgeRig(Rig):
 
     def __init__(
         self, *verdicts: Outcome, rules: str = BOTH, budget: int = PLENTY, store: MemoryFeedback | None = None,
-        judge: Script | None = None, other: Script | None = None,
+        judge: Script | None = None, other: Script | None = None, takes_real_time: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(follow([Outcome(pieces=("five",))]), other or follow([Outcome(pieces=("six",))]))
         script = judge or follow(verdicts or [FIRST])
-        self.three = ScriptedBackend("three", script, keeps_calls=True, sleep=self._sleep)
+        sleep = asyncio.sleep if takes_real_time else self._sleep
+        self.three = ScriptedBackend("three", script, keeps_calls=True, sleep=sleep)
         self.pipeline.backends = {**self.pipeline.backends, "three": TranslatingBackend(self.three, native=set())}
         self.pipeline.snapshot = make_snapshot(rules, [A, B, J])
         self.store, self.told, self.budget = store or MemoryFeedback(), list[str](), ShadowBudget(budget)
@@ -223,16 +224,14 @@ async def test_pictures_are_not_judged() -> None:
 
 async def test_a_judge_that_takes_too_long_is_given_up_and_booked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge_calls, "LONGEST_SECONDS", 0.01)
-    rig = JudgeRig(Outcome(fault="stalled", fault_after_pieces=1))
-    rig.three._sleep = asyncio.sleep  # pyright: ignore[reportPrivateUsage]
+    rig = JudgeRig(Outcome(fault="stalled", fault_after_pieces=1), takes_real_time=True)
     [entry] = await rig.settled()
     assert (rig.told, entry.status) == (["failed"], "cancelled")
     assert spent(rig) > 0
 
 
 async def test_a_gateway_that_stops_waits_only_so_long_and_books_what_it_gives_up() -> None:
-    rig = JudgeRig(Outcome(fault="stalled", fault_after_pieces=1))
-    rig.three._sleep = asyncio.sleep  # pyright: ignore[reportPrivateUsage]
+    rig = JudgeRig(Outcome(fault="stalled", fault_after_pieces=1), takes_real_time=True)
     await rig.ask()
     await rig.shadows.drain(0.05)
     [entry] = [entry for entry in rig.ledger.entries if entry.intent.operation == JUDGE]
