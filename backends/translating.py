@@ -21,10 +21,7 @@ from backends.endpoints.messages_events import (
     message_from_answer,
     messages_error_from,
 )
-from backends.endpoints.messages_format import (
-    chat_body_from_messages,
-    keeps_reasoning,
-)
+from backends.endpoints.messages_format import chat_body_from_messages, keeps_reasoning, own_name
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_items import ResponseHead
@@ -175,7 +172,7 @@ class TranslatingBackend:
             error.body = messages_error_from(error.body, error.status or 400, error.message)
             raise
         message_id, model, stops = f"msg_{call.request_id}", call.upstream_model, _stop_sequences(call.body)
-        keeps = partial(keeps_reasoning, call.body)
+        keeps, name_of = partial(keeps_reasoning, call.body), partial(own_name, call.body)
         if call.is_stream:
             writer = MessagesEventWriter(
                 message_id=message_id,
@@ -183,6 +180,7 @@ class TranslatingBackend:
                 input_tokens=call.input_tokens,
                 stop_sequences=stops,
                 keeps_reasoning=keeps,
+                name_of=name_of,
             )
             return _WrittenReply(self.name, inner, writer.write)
         return _WrittenReply(
@@ -195,6 +193,7 @@ class TranslatingBackend:
                 model=model,
                 stop_sequences=stops,
                 keeps_reasoning=keeps,
+                name_of=name_of,
             ),
         )
 

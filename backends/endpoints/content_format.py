@@ -8,9 +8,10 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from backends.endpoints.content_parts import Calls, model_message, name_for_chats, user_messages
+from backends.endpoints.content_parts import Calls, model_message, user_messages
 from backends.endpoints.content_schema import json_schema_of
 from backends.endpoints.content_wrapping import Wrapping, needs_wrapping, wrapped
+from backends.endpoints.function_names import name_for_chats, own_names
 from backends.formats.chat_fields import invalid, list_of, object_of, untranslatable
 from backends.formats.json_objects import Fields, decode_object, number, text_of
 from backends.formats.past_thinking import name_thoughts
@@ -103,7 +104,7 @@ def chat_from_content(
     if tier := tier_of(asked):
         chat["service_tier"] = tier
     body = msgspec.json.encode(chat | {"messages": messages})
-    names = {sent: name for one in declared if (sent := name_for_chats(name := text_of(one, "name") or "")) != name}
+    names = own_names(text_of(one, "name") or "" for one in declared)
     return ContentAsked(body, thinking.get("includeThoughts") is True, wrapping, names)
 
 

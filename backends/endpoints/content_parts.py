@@ -2,15 +2,14 @@
 
 import base64
 import binascii
-import hashlib
 import mimetypes
-import re
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
+from backends.endpoints.function_names import name_for_chats
 from backends.formats.chat_fields import invalid, untranslatable
 from backends.formats.json_objects import Fields, part_of, text_of
 from backends.formats.past_thinking import DETAILS, THOUGHT, detail_of
@@ -22,18 +21,6 @@ _SOUNDS: Final = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"
 _WEB: Final = ("https://", "http://")
 _OF_GOOGLE: Final = ("https://generativelanguage.googleapis.com/", "https://www.youtube.com/", "https://youtu.be/")
 """Addresses that only Google's models can open."""
-
-
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What OpenAI takes for a function's name; Gemini and MCP also take dots and colons, and 128 characters."""
-
-
-def name_for_chats(name: str) -> str:
-    """A function's name as OpenAI and Anthropic accept it: the same in every turn, and different for every name."""
-    if _NAME.fullmatch(name):
-        return name
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{re.sub('[^a-zA-Z0-9_-]', '_', name)[:55]}_{digest[:8]}"
 
 
 class Calls:

@@ -89,10 +89,11 @@ def message_from_answer(
     model: str,
     stop_sequences: Collection[object] = (),
     keeps_reasoning: Callable[[], bool] = lambda: True,
+    name_of: Callable[[str], str] = str,
 ) -> bytes:
     """A whole OpenAI chat answer as a message. `usage` is the metered one; without it the counts are 0.
     `keeps_reasoning`: whether the caller can handle thinking blocks without text, whose signature carries encrypted
-    reasoning to send back. Called only if there is any."""
+    reasoning to send back. Called only if there is any. `name_of`: the caller's own name of a function."""
     document = decode_object(body) or {}
     choice = first_of(document.get("choices"))
     message = part_of(choice, "message")
@@ -103,7 +104,8 @@ def message_from_answer(
     for number, call in enumerate(objects_of(message.get("tool_calls"))):
         function, call_id = part_of(call, "function"), text_of(call, "id") or _call_id(message_id, number)
         tool_input = decode_object((arguments_in(function) or "").encode()) or {}
-        content.append({"type": "tool_use", "id": call_id, "name": function.get("name"), "input": tool_input})
+        name = name_of(text_of(function, "name") or "")
+        content.append({"type": "tool_use", "id": call_id, "name": name, "input": tool_input})
     details = details_of(message)
     details = details if details and keeps_reasoning() else []
     thoughts: list[tuple[int, Fields]] = [
@@ -166,7 +168,7 @@ class MessagesEventWriter:
     """Turns the chunks of one stream, passed in order, into events; the last chunk becomes `message_stop`.
 
     `input_tokens` is an estimate for the first event: the true count is known only at the end, and is in the event
-    before the last. `keeps_reasoning`: see `message_from_answer`.
+    before the last. `keeps_reasoning`, `name_of`: see `message_from_answer`.
     """
 
     def __init__(
@@ -177,6 +179,7 @@ class MessagesEventWriter:
         input_tokens: int,
         stop_sequences: Collection[object] = (),
         keeps_reasoning: Callable[[], bool] = lambda: True,
+        name_of: Callable[[str], str] = str,
     ) -> None:
         self._message_id = message_id
         self._model = model
@@ -193,6 +196,7 @@ class MessagesEventWriter:
         self._stop_sequences = stop_sequences
         self._stop_sequence: str | None = None
         self._keeps_reasoning = keeps_reasoning
+        self._name_of = name_of
         self._usage: Usage | None = None
 
     def write(self, chunk: Chunk) -> bytes:
@@ -252,7 +256,8 @@ class MessagesEventWriter:
         events: list[bytes] = []
         if number not in self._tools:
             call_id = text_of(call, "id") or _call_id(self._message_id, number)
-            block: Fields = {"type": "tool_use", "id": call_id, "name": function.get("name"), "input": {}}
+            name = self._name_of(text_of(function, "name") or "")
+            block: Fields = {"type": "tool_use", "id": call_id, "name": name, "input": {}}
             events += self._begin("tool", block)
             self._tools[number] = self._next_index - 1
             self._open_tools[self._next_index - 1] = None

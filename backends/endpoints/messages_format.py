@@ -9,6 +9,7 @@ from typing import Final, cast
 
 import msgspec
 
+from backends.endpoints.function_names import may_be_renamed, name_for_chats, own_names
 from backends.endpoints.messages_events import messages_error
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.json_objects import Fields, decode_object, number, objects_of, part_of, text_of
@@ -23,6 +24,9 @@ _CONTINUES: Final[Fields] = {"continue_final_message": True, "add_generation_pro
 """Understood by vLLM, SGLang and our engine. The second is true by default, which would contradict the first."""
 _TOOL_CHANGES: Final = ("tool_addition", "tool_removal")
 """Blocks that change the tools from there on. Chats offer one list of tools: what is left at the end."""
+_TOOL_FOUND: Final = "tool_reference"
+_SILENT: Final = ("redacted_thinking", "fallback")
+"""Blocks of an answer that say nothing. The second marks where another model went on."""
 _BILLING_LINE: Final = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
 
 _BOUND: Final = {
@@ -113,6 +117,17 @@ def keeps_reasoning(body: bytes) -> bool:
     return bool(fields.get("tools")) or part_of(fields, "thinking").get("type", "disabled") != "disabled"
 
 
+def own_name(body: bytes, sent: str) -> str:
+    """The caller's own name of a function that the chat may have renamed."""
+    if not may_be_renamed(sent):
+        return sent
+    fields = decode_object(body) or {}
+    blocks = [block for message in objects_of(fields.get("messages")) for block in objects_of(message.get("content"))]
+    added = [part_of(part_of(block, "tool"), "definition") for block in blocks]
+    names = own_names(name for tool in (*objects_of(fields.get("tools")), *added) if (name := text_of(tool, "name")))
+    return names.get(sent, sent)
+
+
 def _messages(fields: Fields) -> Iterator[Fields]:
     yield from _system(fields)
     messages = _list(fields, "messages")
@@ -165,13 +180,14 @@ def _assistant(blocks: list[Fields], where: str) -> Iterator[Fields]:
             text.append(text_of(block, "text") or "")
         elif kind == "tool_use":
             arguments = msgspec.json.encode(block.get("input") or {}).decode()
-            function = {"name": _named(block, "name", f"{where}.content"), "arguments": arguments}
+            name = name_for_chats(_named(block, "name", f"{where}.content"))
+            function = {"name": name, "arguments": arguments}
             calls.append({"id": _named(block, "id", f"{where}.content"), "type": "function", "function": function})
         elif kind == "thinking":  # the signature is dropped unless we wrote it: no other provider can read it
             thought.append(text_of(block, "thinking") or "")
             if is_carried(signature := block.get("signature")):
                 details.append(detail_of(cast(str, signature), place))
-        elif kind != "redacted_thinking":
+        elif kind not in _SILENT:
             raise _unsayable(f"{where}.content", f"a block of type {kind!r} cannot be sent to this model")
     thinking = "\n\n".join(filter(None, thought))
     message: Fields = {"role": "assistant", "content": "".join(text) or None, THOUGHT: thinking}
@@ -209,7 +225,14 @@ def _tool_result(block: Fields, where: str) -> tuple[str, list[Fields]]:
         return failed + (content or ""), []
     items = [_object(item, f"{where}.content") for item in _list(block, "content", where)]
     text = "".join(text_of(item, "text") or "" for item in items if item.get("type") == "text")
-    return failed + text, [_part(item, where) for item in items if item.get("type") != "text"]
+    found = [_tool_found(item, where) for item in items if item.get("type") == _TOOL_FOUND]
+    media = [_part(item, where) for item in items if item.get("type") not in ("text", _TOOL_FOUND)]
+    return failed + "\n".join(filter(None, (text, *found))), media
+
+
+def _tool_found(item: Fields, where: str) -> str:
+    """What a client's search of tools found. Chats offer them all."""
+    return f"The tool {name_for_chats(_named(item, 'tool_name', f'{where}.content'))} can be called."
 
 
 def _part(block: Fields, where: str) -> Fields:
@@ -280,7 +303,7 @@ def _tools(fields: Fields) -> list[Fields]:
             if (kind := block.get("type")) not in _TOOL_CHANGES:
                 continue
             change = part_of(block, "tool")
-            name = text_of(change, "name") or ""
+            name = name_for_chats(text_of(change, "name") or "")
             if "definition" in change:
                 defined = _tool(change["definition"], f"messages[{place}].content")
                 name = _name_of(defined)
@@ -300,7 +323,7 @@ def _tool(tool: object, where: str) -> Fields:
     if fields.get("type") not in (None, "custom"):
         raise _unsayable(f"{where}.type", "a tool that runs at the provider cannot be sent to this model")
     schema = _object(fields.get("input_schema") or {"type": "object"}, f"{where}.input_schema")
-    function: Fields = {"name": _named(fields, "name", where), "parameters": for_openai(schema)}
+    function: Fields = {"name": name_for_chats(_named(fields, "name", where)), "parameters": for_openai(schema)}
     if isinstance(fields.get("description"), str):
         function["description"] = fields["description"]
     if fields.get("strict") is True and _is_strict(schema):
@@ -328,7 +351,9 @@ def _tool_choice(fields: Fields) -> Fields:
         return {}
     parallel: Fields = {"parallel_tool_calls": False} if choice.get("disable_parallel_tool_use") is True else {}
     if kind == "tool":
-        return {"tool_choice": {"type": "function", "function": {"name": choice.get("name")}}} | parallel
+        name = text_of(choice, "name")
+        function = {"name": name_for_chats(name) if name else name}
+        return {"tool_choice": {"type": "function", "function": function}} | parallel
     if not isinstance(kind, str) or kind not in _CHOICES:
         raise _invalid("tool_choice.type", "must be auto, any, tool or none")
     return {"tool_choice": _CHOICES[kind]} | parallel

@@ -7,6 +7,7 @@ from typing import Final, Literal, cast
 
 import msgspec
 
+from backends.endpoints.function_names import name_for_chats
 from backends.formats.chat_fields import invalid, list_of, object_of, untranslatable
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 
@@ -40,13 +41,15 @@ class Tool:
 
 class Tools:
     """The tools of one request by the names of their chat functions: the tool's own name, prefixed with its namespace
-    if several tools share it."""
+    if several tools share it, as chats take it."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         found = list(tools)
         count = Counter(tool.name for tool in found)
         self._by_function = {
-            tool.name if count[tool.name] == 1 or tool.namespace is None else f"{tool.namespace}__{tool.name}": tool
+            name_for_chats(
+                tool.name if count[tool.name] == 1 or tool.namespace is None else f"{tool.namespace}__{tool.name}"
+            ): tool
             for tool in found
         }
         self._functions: dict[tuple[str, str | None], str] = {}
@@ -67,7 +70,7 @@ class Tools:
         name, namespace = item.get("name"), item.get("namespace")
         if not isinstance(name, str) or not isinstance(namespace, str | None):
             return name
-        return self._functions.get((name, namespace), name)
+        return self._functions.get((name, namespace)) or name_for_chats(name)
 
     def called(self, function: str) -> Tool:
         """The tool of a chat's call; an undeclared function is taken as it is."""

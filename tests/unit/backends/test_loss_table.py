@@ -192,6 +192,10 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     "container": (MESSAGE, {"container": "c"}),
     "context_management": (MESSAGE, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
     "deferred tool": (MESSAGE | {"tools": [OWN_TOOL]}, {"tools": [OWN_TOOL | {"defer_loading": True}]}),
+    "tool that a search found": (
+        MESSAGE | ask({"type": "tool_result", "tool_use_id": "t", "content": []}),
+        ask({"type": "tool_result", "tool_use_id": "t", "content": [{"type": "tool_reference", "tool_name": "f"}]}),
+    ),
     "tools added and removed in messages": (
         MESSAGE | ask(SAID),
         ask(SAID, {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": OWN_TOOL}}),
@@ -201,6 +205,10 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
         {"tools": [OWN_TOOL | {"input_examples": [{}], "allowed_callers": ["direct"], "eager_input_streaming": True}]},
     ),
     "diagnostics": (MESSAGE, {"diagnostics": {"previous_message_id": "msg_1"}}),
+    "mark of a fallback": (
+        MESSAGE | assistant(SAID),
+        assistant({"type": "fallback", "from": {"model": "m"}, "to": {"model": "n"}}, SAID),
+    ),
     "fallbacks": (MESSAGE, {"fallbacks": [{"model": "n"}]}),
     "fallback_credit_token": (MESSAGE, {"fallback_credit_token": "t"}),
     "speed": (MESSAGE, {"speed": "fast"}),

@@ -190,6 +190,15 @@ def test_a_failed_tool_and_its_image() -> None:
     ]
 
 
+def test_what_a_search_for_tools_found_can_be_called() -> None:
+    """Claude Code's ToolSearch answers so, and its answer stays in the conversation."""
+    found = [{"type": "tool_reference", "tool_name": name} for name in ("Read", "mcp__github__list_issues")]
+    result = {"type": "tool_result", "tool_use_id": "t", "content": found}
+    [message] = cast(list[Json], translate({"messages": [{"role": "user", "content": [result]}]})["messages"])
+    told = "The tool Read can be called.\nThe tool mcp__github__list_issues can be called."
+    assert message == {"role": "tool", "tool_call_id": "t", "content": told}
+
+
 REFUSED: list[tuple[Json, str]] = [
     ({"max_tokens": 0}, "max_tokens"),
     ({"max_tokens": None}, "max_tokens"),
