@@ -31,7 +31,8 @@ class Dialect:
     `thinkers_lack` are further fields to remove if the model reasons; `names_users_alone`: it rejects `name` on
     messages other than users'. `continues_messages`: an answer may continue the last message. `instructs_once`: its
     responses refuse `instructions` where they continue another. `thinks_in_parts`: its answers' reasoning is among the
-    parts of `content`, which others reject, its own models that do not reason among them.
+    parts of `content`, which others reject, its own models that do not reason among them. `stops_at_calls`: an answer
+    that calls functions may end with `stop`.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -60,6 +61,7 @@ class Dialect:
     continues_messages: bool = False
     instructs_once: bool = False
     thinks_in_parts: bool = False
+    stops_at_calls: bool = False
 
 
 PLAIN: Final = Dialect()
@@ -101,6 +103,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         efforts=_AT_MOST_HIGH,
         needs_signatures=True,
         needs_opening=True,
+        stops_at_calls=True,
     ),
     "groq": Dialect(
         lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},
@@ -137,7 +140,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         refuses_cache_marks=True,
         efforts=_FROM_LOW_TO_HIGH,
     ),
-    "openrouter": Dialect(withheld=frozenset({"models", "preset", "route"}), takes_cache_marks=True),
+    "openrouter": Dialect(
+        withheld=frozenset({"models", "preset", "route"}), takes_cache_marks=True, stops_at_calls=True
+    ),
     "together": Dialect(renames=_OLDER_LIMIT),
     "xai": Dialect(
         withheld=frozenset({"deferred"}),

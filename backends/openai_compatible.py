@@ -16,6 +16,7 @@ from backends.formats.chat_fields import in_background
 from backends.formats.chat_tokens import PATH as TOKENIZE
 from backends.formats.chat_tokens import is_text_alone, read_token_count, tokenize_body
 from backends.formats.efforts import EFFORT, effort_of, offered_effort, with_effort
+from backends.formats.ended_calls import CallsToldReader, with_calls_told
 from backends.formats.error_bodies import in_openai_shape
 from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, part_of, text_of
@@ -43,7 +44,7 @@ from backends.http_backend import (
     origin_of,
 )
 from backends.media_exchanges import MediaExchanges
-from backends.protocol import MEDIA, BackendHealth, Call, Operation, Reply, Timeouts
+from backends.protocol import MEDIA, BackendHealth, Call, Chunk, Operation, Reply, Timeouts
 
 HealthSource = Literal["models", "engine", "vllm", "sglang"]
 
@@ -202,7 +203,7 @@ class OpenAICompatibleBackend(HttpBackend):
             if call.operation == "responses"
             else partial(read_count, backend=self.name)
             if is_count
-            else partial(read_answer, backend=self.name, has_choices=call.operation != "embeddings"),
+            else partial(self._read_answer, call),
             stream_reader=partial(self._stream_reader, call),
             translate_error=in_openai_shape,
             true_status=google_status if self._dialect.says_400_of_keys else as_it_is,
@@ -333,12 +334,15 @@ class OpenAICompatibleBackend(HttpBackend):
             return body
         raise error_from_status(status, headers, in_openai_shape(body), backend=self.name)
 
+    def _read_answer(self, call: Call, body: bytes) -> Chunk:
+        chunk = read_answer(body, backend=self.name, has_choices=call.operation != "embeddings")
+        return with_calls_told(chunk) if self._dialect.stops_at_calls else chunk
+
     def _stream_reader(self, call: Call) -> StreamReader:
         if call.operation == "responses":
             return ResponsesStreamReader(self.name, names=call.response_names)
-        return OpenAIStreamReader(
-            self.name, wants_usage_chunk=call.wants_usage_chunk, joins_events=not call.is_translated
-        )
+        reader = CallsToldReader if self._dialect.stops_at_calls else OpenAIStreamReader
+        return reader(self.name, wants_usage_chunk=call.wants_usage_chunk, joins_events=not call.is_translated)
 
     async def health(self) -> BackendHealth:
         source, slots = self._health_from, self._max_running

@@ -89,7 +89,7 @@ class _Choice(msgspec.Struct):
         return bool(self.text), len(self.text or "")
 
 
-class _Event(msgspec.Struct):
+class ChatEvent(msgspec.Struct):
     kind: str | None = msgspec.field(default=None, name="object")
     choices: list[_Choice] | None = None
     usage: dict[str, object] | list[object] | str | float | bool | None = None
@@ -99,7 +99,7 @@ class _Event(msgspec.Struct):
     x_breakeven: dict[str, object] | None = None
 
 
-_EVENT: Final = msgspec.json.Decoder(_Event)
+_EVENT: Final = msgspec.json.Decoder(ChatEvent)
 
 
 def error_body(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:
@@ -171,7 +171,7 @@ class OpenAIStreamReader(StreamReader):
             return [Chunk(DONE, is_done=True)]
         return super().end()
 
-    def _decode(self, data: bytes) -> tuple[_Event, bytes]:
+    def _decode(self, data: bytes) -> tuple[ChatEvent, bytes]:
         try:
             return _EVENT.decode(data), data
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -181,7 +181,7 @@ class OpenAIStreamReader(StreamReader):
         except ValueError as error:
             raise self._broken("sent an event that is not JSON") from error
 
-    def _chunk(self, events: Sequence[_Event], lines: bytes) -> Chunk:
+    def _chunk(self, events: Sequence[ChatEvent], lines: bytes) -> Chunk:
         """One chunk for these events; `lines` has one line of data per event."""
         characters = 0
         has_output = is_malformed = False
@@ -216,7 +216,7 @@ class OpenAIStreamReader(StreamReader):
         return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
 
 
-def _has_failure(events: Sequence[_Event]) -> bool:
+def _has_failure(events: Sequence[ChatEvent]) -> bool:
     for event in events:
         if event.error is not None or event.kind == "error":
             return True
@@ -230,7 +230,7 @@ def _is_given_up(finish_reason: str) -> bool:
     return finish_reason in _GIVEN_UP or finish_reason.startswith(_BAD_CALL)
 
 
-def _without_usage(event: _Event, data: bytes) -> bytes:
+def _without_usage(event: ChatEvent, data: bytes) -> bytes:
     if event.usage is not None and not event.choices:
         return b""
     # With include_usage OpenAI adds this to every chunk. The quotes are unescaped, so the bytes cannot be inside a
@@ -292,7 +292,7 @@ def _part_characters(part: object) -> int:
     return count + sum(_part_characters(inner) for inner in cast(list[object], thinking or ()))
 
 
-def _usage(event: _Event, *, has_choices: bool = True) -> tuple[Usage | None, bool]:
+def _usage(event: ChatEvent, *, has_choices: bool = True) -> tuple[Usage | None, bool]:
     """(usage, wherever the provider puts it; whether there was one that cannot be believed)."""
     wire: object = event.usage
     if wire is None and event.x_groq is not None:
@@ -309,7 +309,7 @@ def _usage(event: _Event, *, has_choices: bool = True) -> tuple[Usage | None, bo
         return None, True
 
 
-def decode_leniently(data: bytes) -> tuple[_Event, bytes]:
+def decode_leniently(data: bytes) -> tuple[ChatEvent, bytes]:
     """An event whose fields have unexpected types, or with NaN, which is not JSON. Raises ValueError if no object.
 
     We ignore members of unexpected types, but the caller still gets them: the bytes stay the same, unless they have NaN
@@ -332,7 +332,7 @@ def decode_leniently(data: bytes) -> tuple[_Event, bytes]:
         raise ValueError("not an object")
     fields = cast(dict[str, object], document)
     choices = fields.get("choices")
-    event = _fitting(_Event, {key: value for key, value in fields.items() if key != "choices"})
+    event = _fitting(ChatEvent, {key: value for key, value in fields.items() if key != "choices"})
     if isinstance(choices, list):
         event.choices = [_lenient_choice(choice) for choice in cast(list[object], choices)]
     return event, json.dumps(document).encode() if strange else data
@@ -347,7 +347,7 @@ def _lenient_choice(wire: object) -> _Choice:
     return choice
 
 
-_S = TypeVar("_S", _Event, _Choice, _Text)
+_S = TypeVar("_S", ChatEvent, _Choice, _Text)
 
 
 def _fitting(kind: type[_S], fields: dict[str, object]) -> _S:
