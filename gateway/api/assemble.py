@@ -10,9 +10,9 @@ from starlette.types import ASGIApp, Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from gateway.access.keys import KeyRecord
-from gateway.api.admin import PREFIX
-from gateway.api.admin_entries import build_own_requests_router
-from gateway.api.admin_wiring import build_admin
+from gateway.api.admin.entries import build_own_requests_router
+from gateway.api.admin.router import PREFIX
+from gateway.api.admin.wiring import build_admin
 from gateway.api.app import Root, build_fastapi
 from gateway.api.batches import build_batches_router
 from gateway.api.body_bounds import build_bound

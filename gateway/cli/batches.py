@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from rich.table import Column, Table
 
-from gateway.api.admin_batches import booked
+from gateway.api.admin.batches import booked
 from gateway.batches.values import UNDER_WAY, Batch, Progress
 from gateway.cli.show_table import show_table
 from gateway.cli.state import AUTHOR, State, ask

@@ -13,7 +13,7 @@ from rich.table import Column, Table
 from gateway.access.keys import Role
 from gateway.access.roles import require_team
 from gateway.access.rotation import OldSecret, Rotation
-from gateway.api.key_views import Label
+from gateway.api.admin.key_views import Label
 from gateway.cli.key_rotation import NAMED, end_overlap, key_id_of, rotate
 from gateway.cli.litellm_keys import import_litellm
 from gateway.cli.show_table import show_table

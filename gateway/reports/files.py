@@ -28,7 +28,7 @@ from gateway.sums import BookStore, ReportStore, Sums, SumsQuery
 
 
 class ReportFiles:
-    """Implements admin_exports.Files."""
+    """See Files in gateway/api/admin/exports.py."""
 
     def __init__(self, store: BookStore, books: Books, reports: Reports, forecasts: Forecasts) -> None:
         self._store = store

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.api.admin_guard import OF_TEAM
+from gateway.api.admin.guard import OF_TEAM
 from gateway.api.assemble import build_app
 from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway

@@ -14,12 +14,12 @@ from starlette.types import Receive, Scope, Send
 from backends.protocol import BackendHealth
 from backends.scripted import Outcome, ScriptedBackend, follow
 from gateway.access.keys import KeyRing, Role
-from gateway.api.admin import PREFIX, build_admin_router
-from gateway.api.admin_entries import build_own_requests_router
-from gateway.api.admin_exports import build_exports_router
-from gateway.api.admin_keys import KeyService
-from gateway.api.admin_notices import NoticeService
-from gateway.api.admin_reports import build_forecast_router, build_reconcile_router, build_what_if_router
+from gateway.api.admin.entries import build_own_requests_router
+from gateway.api.admin.exports import build_exports_router
+from gateway.api.admin.keys import KeyService
+from gateway.api.admin.notices import NoticeService
+from gateway.api.admin.reports import build_forecast_router, build_reconcile_router, build_what_if_router
+from gateway.api.admin.router import PREFIX, build_admin_router
 from gateway.api.app import build_fastapi
 from gateway.errors import InvalidRequest
 from gateway.ledger.entry import Cost, Decision, Entry, Intent, Status

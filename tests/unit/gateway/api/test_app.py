@@ -9,10 +9,10 @@ from fastapi import APIRouter
 from fastapi.testclient import TestClient
 from pydantic import BaseModel, ValidationError
 
-from gateway.api.admin_rules import Change, NewRules
+from gateway.api.admin.key_views import ChangeKey, CreateKey
+from gateway.api.admin.rules import Change, NewRules
 from gateway.api.app import build_fastapi
 from gateway.api.batches import NewBatch
-from gateway.api.key_views import ChangeKey, CreateKey
 from gateway.api.other_addresses import OtherAddresses
 from gateway.errors import DatabaseDown, StateError
 

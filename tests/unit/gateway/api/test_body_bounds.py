@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel
 
 from gateway.access.keys import KeyRecord, KeyRing, Role, hash_key
-from gateway.api.admin_guard import build_guard, needs
+from gateway.api.admin.guard import build_guard, needs
 from gateway.api.app import build_fastapi
 from gateway.api.body_bounds import build_bound
 from gateway.api.shedding import UNASKED_BYTES, Load, Shedding

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.access.keys import KeyRecord, KeyRing
-from gateway.api.admin_guard import Caller, OnlyTeam, needs
+from gateway.api.admin.guard import Caller, OnlyTeam, needs
 from gateway.errors import InvalidRequest, NotFound
 from gateway.limits.values import BudgetScope, WindowName
 from gateway.money import MOST_USD, format_usd, parse_usd

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Query, Response
 
 from gateway.access.roles import PERMISSIONS, require_team
 from gateway.access.rotation import SecretStore
-from gateway.api.admin_guard import Caller, OnlyTeam, needs
-from gateway.api.key_views import (
+from gateway.api.admin.guard import Caller, OnlyTeam, needs
+from gateway.api.admin.key_views import (
     ChangeKey,
     CreatedKey,
     CreateKey,

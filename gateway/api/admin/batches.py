@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
-from gateway.api.admin_guard import Caller, OnlyTeam, needs
+from gateway.api.admin.guard import Caller, OnlyTeam, needs
 from gateway.api.listed import NAME
 from gateway.batches.values import ENDED, UNDER_WAY, AllBatches, Batch, LineProblem, Status
 from gateway.errors import NotFound

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from fastapi.responses import StreamingResponse
 
-from gateway.api.admin_exports import paged
+from gateway.api.admin.exports import paged
 from gateway.errors import DatabaseDown
 from gateway.reports.tables import Column, PagedTable, ReportTable
 

@@ -1,6 +1,6 @@
 """The audit log over HTTP."""
 
-from gateway.api.admin_audit import MOST_RECORDS
+from gateway.api.admin.audit import MOST_RECORDS
 from tests.unit.gateway.api.fakes import AdminRig
 
 PATH = "/admin/v1/audit"

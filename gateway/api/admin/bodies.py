@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from gateway.api.admin_guard import Caller, needs
+from gateway.api.admin.guard import Caller, needs
 from gateway.errors import NotFound
 from gateway.kept_answers.body_keeper import BodyReader
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.access.keys import KeyRecord
-from gateway.api.key_views import KeysWanted
+from gateway.api.admin.key_views import KeysWanted
 
 
 def make_record(name: str, role: Any = "app", team: str | None = None, tags: tuple[str, ...] = ()) -> KeyRecord:

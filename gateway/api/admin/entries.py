@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from gateway.access.keys import KeyRing
-from gateway.api.admin_guard import OnlyTeam, narrowed, needs
-from gateway.api.entry_views import EntryDetail, EntryFilter, EntryPage, EntrySummary, detail, summary
+from gateway.api.admin.entry_views import EntryDetail, EntryFilter, EntryPage, EntrySummary, detail, summary
+from gateway.api.admin.guard import OnlyTeam, narrowed, needs
 from gateway.api.late_entries import get_soon
 from gateway.api.token_path import credential_of
 from gateway.ledger.entry import Entry

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from gateway.api.admin_guard import needs
+from gateway.api.admin.guard import needs
 from gateway.notices.watch import NoticeState
 
 

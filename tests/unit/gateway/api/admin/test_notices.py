@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from gateway.api.admin_notices import NoticeService, build_notices_router
+from gateway.api.admin.notices import NoticeService, build_notices_router
 from gateway.notices.watch import LOOK_US, NoticeState
 from tests.unit.gateway.api.fakes import AdminRig
 from tests.unit.gateway.api.memory_stores import NOW_US

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from gateway.access.keys import Role
 from gateway.access.roles import PERMISSIONS, Permission, may
-from gateway.api.admin_guard import DECLARATION, OF_TEAM, build_guard
+from gateway.api.admin.guard import DECLARATION, OF_TEAM, build_guard
 from gateway.api.app import build_fastapi
 from tests.unit.gateway.api.fakes import ROLES, AdminRig, admin_app
 

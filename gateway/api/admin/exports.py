@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Query, Response
 
-from gateway.api.admin_guard import OnlyTeam, narrowed, needs
+from gateway.api.admin.guard import OnlyTeam, narrowed, needs
 from gateway.api.streamed import Streamed, begun
 from gateway.errors import InvalidRequest, StateError
 from gateway.reports.forecast_views import DailyQuery, ForecastQuery

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from backends.protocol import BackendHealth
-from gateway.api.admin_guard import needs
+from gateway.api.admin.guard import needs
 from gateway.config.engine_curve import MeasuredEngine
 from gateway.money import format_usd, plain, usd
 from gateway.pipeline import Pipeline

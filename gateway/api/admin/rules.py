@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.api.admin_guard import Caller, needs
+from gateway.api.admin.guard import Caller, needs
 from gateway.errors import ConfigurationError, InvalidRequest
 from gateway.instants import microseconds
 from gateway.moments import Moment

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from gateway.api.admin_guard import OnlyTeam, narrowed, needs
+from gateway.api.admin.guard import OnlyTeam, narrowed, needs
 from gateway.reports.forecast_views import Anomalies, DailyQuery, ForecastQuery, Forecasts, ForecastView
 from gateway.reports.reconcile_views import ReconcileBody, Reconciliations, ReconciliationView
 from gateway.reports.views import (

@@ -5,17 +5,17 @@ from typing import Any
 
 from fastapi import APIRouter, Depends
 
-from gateway.api.admin_audit import build_audit_router
-from gateway.api.admin_batches import KeyNames, build_all_batches_router
-from gateway.api.admin_bodies import build_bodies_router
-from gateway.api.admin_budgets import KeysSpent, build_budgets_router
-from gateway.api.admin_entries import build_entries_router
-from gateway.api.admin_guard import ErrorBody, build_guard
-from gateway.api.admin_keys import KeyService, build_keys_router
-from gateway.api.admin_notices import NoticeService, build_notices_router
-from gateway.api.admin_operations import OwnEngine, build_operations_router
-from gateway.api.admin_reports import build_reports_router
-from gateway.api.admin_rules import build_rules_router
+from gateway.api.admin.audit import build_audit_router
+from gateway.api.admin.batches import KeyNames, build_all_batches_router
+from gateway.api.admin.bodies import build_bodies_router
+from gateway.api.admin.budgets import KeysSpent, build_budgets_router
+from gateway.api.admin.entries import build_entries_router
+from gateway.api.admin.guard import ErrorBody, build_guard
+from gateway.api.admin.keys import KeyService, build_keys_router
+from gateway.api.admin.notices import NoticeService, build_notices_router
+from gateway.api.admin.operations import OwnEngine, build_operations_router
+from gateway.api.admin.reports import build_reports_router
+from gateway.api.admin.rules import build_rules_router
 from gateway.batches.values import AllBatches
 from gateway.kept_answers.body_keeper import BodyReader
 from gateway.pipeline import Pipeline

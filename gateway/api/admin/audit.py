@@ -4,7 +4,7 @@
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from gateway.api.admin_guard import needs
+from gateway.api.admin.guard import needs
 from gateway.stores import AuditLog, AuditRecord, Verified
 
 MOST_RECORDS = 2**63 - 1
