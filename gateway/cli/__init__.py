@@ -1,4 +1,5 @@
-"""The `breakeven` command: a table of subcommands, each imported only when it is the one being run."""
+"""The `breakeven` command: a table of subcommands. Each is the module or folder of its name here, imported only when it
+is the one being run."""
 
 import errno
 import io
@@ -15,45 +16,45 @@ from gateway import __version__
 from gateway.errors import BreakevenError
 from native import cycles
 
-# By panel of the help: name -> (module, summary). A module exposes `app` (a typer.Typer with subcommands) or `command`
-# (one function).
-COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+# By panel of the help: name -> summary. A module exposes `app` (a typer.Typer with subcommands) or `command` (one
+# function).
+COMMANDS: dict[str, dict[str, str]] = {
     "Start": {
-        "serve": ("gateway.cli.serve", "Set up what is missing, then start the engine, the gateway and the web UI."),
-        "check": ("gateway.cli.check", "Validate the configuration and the rules, offline."),
-        "doctor": ("gateway.cli.doctor", "Say what works on this machine, what does not, and the fix."),
-        "migrate": ("gateway.cli.migrate", "Bring the database's schema up to date, or back to an older version's."),
-        "from-litellm": ("gateway.cli.from_litellm", "Turn the configuration of LiteLLM's proxy into ours."),
-        "demo": ("gateway.cli.demo", "Send a file of prompts through the running endpoint and show where they went."),
+        "serve": "Set up what is missing, then start the engine, the gateway and the web UI.",
+        "check": "Validate the configuration and the rules, offline.",
+        "doctor": "Say what works on this machine, what does not, and the fix.",
+        "migrate": "Bring the database's schema up to date, or back to an older version's.",
+        "from-litellm": "Turn the configuration of LiteLLM's proxy into ours.",
+        "demo": "Send a file of prompts through the running endpoint and show where they went.",
     },
     "Keys and rules": {
-        "keys": ("gateway.cli.keys", "Create, list, change, rotate and revoke API keys."),
-        "notices": ("gateway.cli.notices", "Test the webhook for budget notices."),
-        "rules": ("gateway.cli.rules", "List, show, diff, apply, activate and roll back routing rules."),
-        "replay": ("gateway.cli.replay", "Decide logged traffic again under other rules or models."),
+        "keys": "Create, list, change, rotate and revoke API keys.",
+        "notices": "Test the webhook for budget notices.",
+        "rules": "List, show, diff, apply, activate and roll back routing rules.",
+        "replay": "Decide logged traffic again under other rules or models.",
     },
     "Money": {
-        "costs": ("gateway.cli.costs", "What was spent, by model, team, project, tag, key, provider, rule or time."),
-        "export": ("gateway.cli.export", "The books as FOCUS 1.3, and every report as CSV or Parquet."),
-        "verify": ("gateway.cli.verify", "Check that single requests and corrections add up to what the reports say."),
-        "reconcile": ("gateway.cli.reconcile", "Compare the books with a provider's usage or cost export."),
-        "forecast": ("gateway.cli.forecast", "Where spend is heading, how a budget fares, which days were unusual."),
-        "break-even": ("gateway.cli.break_even", "Whether owning the GPU pays at your traffic, and from what volume."),
-        "what-if": ("gateway.cli.what_if", "What renting GPUs that you do not have would cost."),
-        "prices": ("gateway.cli.prices", "List, import, diff and re-apply the dated price catalogue."),
+        "costs": "What was spent, by model, team, project, tag, key, provider, rule or time.",
+        "export": "The books as FOCUS 1.3, and every report as CSV or Parquet.",
+        "verify": "Check that single requests and corrections add up to what the reports say.",
+        "reconcile": "Compare the books with a provider's usage or cost export.",
+        "forecast": "Where spend is heading, how a budget fares, which days were unusual.",
+        "break-even": "Whether owning the GPU pays at your traffic, and from what volume.",
+        "what-if": "What renting GPUs that you do not have would cost.",
+        "prices": "List, import, diff and re-apply the dated price catalogue.",
     },
     "Single requests": {
-        "logs": ("gateway.cli.logs", "Show ledger entries."),
-        "batches": ("gateway.cli.batches", "List the batches of requests that can wait, or cancel one."),
-        "retention": ("gateway.cli.retention", "Delete single requests and stored texts past their retention."),
+        "logs": "Show ledger entries.",
+        "batches": "List the batches of requests that can wait, or cancel one.",
+        "retention": "Delete single requests and stored texts past their retention.",
     },
     "Classifier and engine": {
-        "train": ("gateway.cli.train", "Train the classifier, or adapt it to your own labels."),
-        "classify": ("gateway.cli.classify", "Run the data path's classifier over a file of prompts."),
-        "evaluate": ("gateway.cli.evaluate", "Grade a live model and write its profile."),
-        "classifier": ("gateway.cli.classifier", "Learn from feedback, promote a classifier, roll back."),
-        "calibrate": ("gateway.cli.calibrate", "Calibrate a routing threshold to a quality target."),
-        "bench": ("gateway.cli.bench", "Measure the engine's throughput curve."),
+        "train": "Train the classifier, or adapt it to your own labels.",
+        "classify": "Run the data path's classifier over a file of prompts.",
+        "evaluate": "Grade a live model and write its profile.",
+        "classifier": "Learn from feedback, promote a classifier, roll back.",
+        "calibrate": "Calibrate a routing threshold to a quality target.",
+        "bench": "Measure the engine's throughput curve.",
     },
 }
 INTERRUPTED = 128 + signal.SIGINT
@@ -82,11 +83,11 @@ def build(chosen: str | None) -> typer.Typer:
             raise typer.Exit
 
     for panel, commands in COMMANDS.items():
-        for name, (module, summary) in commands.items():
+        for name, summary in commands.items():
             if name != chosen:
                 app.command(name, help=summary, rich_help_panel=panel)(_elsewhere)
                 continue
-            loaded = import_module(module)
+            loaded = import_module(f"{__name__}.{name.replace('-', '_')}")
             if isinstance(sub := getattr(loaded, "app", None), typer.Typer):
                 app.add_typer(sub, name=name, help=sub.info.help or summary)
             else:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.asked import AsJson, http_url
-from gateway.cli.serve_children import engine_supervisor
+from gateway.cli.serve.children import engine_supervisor
 from gateway.composition.engine_monitor import measure_curve
 from gateway.config.engine_curve import LARGEST_CONCURRENCY, CurveFile, MeasuredEngine, save_engine_curve
 from gateway.config.first_files import write_first_files

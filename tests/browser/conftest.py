@@ -20,7 +20,7 @@ import pytest
 from selenium import webdriver
 
 from dashboards.security import COOKIE
-from gateway.cli.demo_month import DemoMonth, write_demo_month
+from gateway.cli.demo.month import DemoMonth, write_demo_month
 from gateway.config.home import Home
 from tests.browser.pictures import open_browser
 from tests.ports import free_port

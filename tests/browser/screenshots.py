@@ -10,7 +10,7 @@ from collections.abc import Generator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gateway.cli.demo_month import write_demo_month
+from gateway.cli.demo.month import write_demo_month
 from gateway.composition.first_keys import create_first_keys
 from gateway.config.home import Home
 from gateway.storage.database import migrate_engine, open_database

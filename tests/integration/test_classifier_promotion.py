@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from classifier.online.correction import Correction
-from gateway.cli.demo_month import write_demo_month
+from gateway.cli.demo.month import write_demo_month
 from gateway.composition.deployment import load_deployment
 from gateway.composition.running import Gateway
 from gateway.composition.wiring import open_gateway

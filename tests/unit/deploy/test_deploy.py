@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from gateway.cli import serve_fleet
+from gateway.cli.serve import fleet
 from gateway.config.home import Home
 from gateway.config.settings import load_settings
 
@@ -112,7 +112,7 @@ def test_the_time_to_stop_is_longer_than_a_drain() -> None:
     compose = loaded(DEPLOY / "compose/compose.yaml")["services"]["gateway"]["stop_grace_period"]
     values = loaded(DEPLOY / "chart/values.yaml")
     chart = values["terminationGracePeriodSeconds"] - values["preStopSeconds"]
-    assert min(int(compose.removesuffix("s")), chart) > serve_fleet.WORKER_STOP_SECONDS
+    assert min(int(compose.removesuffix("s")), chart) > fleet.WORKER_STOP_SECONDS
 
 
 def test_the_charts_values_follow_their_schema() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.demo_month import write_demo_month
+from gateway.cli.demo.month import write_demo_month
 from gateway.config.home import Home
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

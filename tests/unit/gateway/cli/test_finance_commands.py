@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.demo_month import write_demo_month
+from gateway.cli.demo.month import write_demo_month
 from gateway.cli.reconcile import Booked, cells, our_cell, said_of
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, InvalidRequest, StateError

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.demo_month import write_demo_month
+from gateway.cli.demo.month import write_demo_month
 from gateway.cli.state import open_state
 from gateway.config.home import Home
 from gateway.config.settings import load_settings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.serve_children import plan_children
+from gateway.cli.serve.children import plan_children
 from gateway.composition.child_secrets import secrets_in, writer_environment
 from gateway.config.home import Home
 from gateway.config.providers import load_providers

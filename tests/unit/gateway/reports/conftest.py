@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.demo_month import write_demo_month
+from gateway.cli.demo.month import write_demo_month
 from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.home import Home
 from gateway.ledger.entry import Entry

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gateway.cli.demo_month import write_demo_month
+from gateway.cli.demo.month import write_demo_month
 from gateway.config.home import Home
 from gateway.errors import InvalidRequest
 from gateway.instants import DAY_US, HOUR_US, microseconds, moment_of

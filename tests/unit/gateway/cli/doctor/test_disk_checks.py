@@ -10,7 +10,7 @@ from gateway.config.home import Home, create_home
 from gateway.kept_answers.record_store import Change
 from gateway.storage.turns.turn_file import TurnFile
 from tests.homes import new_home
-from tests.unit.gateway.cli.examined import found
+from tests.unit.gateway.cli.doctor.examined import found
 
 
 def test_a_home_below_a_file_cannot_be_made(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedC
 
 from gateway.cli.address import running_url
 from gateway.cli.asked import AsJson, http_url
-from gateway.cli.demo_month import run_month
-from gateway.cli.demo_summary import Summary, show, summarise
+from gateway.cli.demo.month import run_month
+from gateway.cli.demo.summary import Summary, show, summarise
 from gateway.cli.state import open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home

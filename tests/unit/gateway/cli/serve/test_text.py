@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gateway.cli.serve_children import Addresses
-from gateway.cli.serve_text import show_addresses, show_ready
+from gateway.cli.serve.children import Addresses
+from gateway.cli.serve.text import show_addresses, show_ready
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import Home
 from tests.homes import new_home

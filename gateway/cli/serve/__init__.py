@@ -11,9 +11,9 @@ from rich.console import Console
 
 from gateway.cli.address import remember_address, running_url
 from gateway.cli.known_keys import remember_key_names
-from gateway.cli.serve_children import fetch_weights, has_engine_package
-from gateway.cli.serve_fleet import serve_fleet
-from gateway.cli.serve_text import without_engine
+from gateway.cli.serve.children import fetch_weights, has_engine_package
+from gateway.cli.serve.fleet import serve_fleet
+from gateway.cli.serve.text import without_engine
 from gateway.composition.deployment import load_environment_settings, require_clients, require_redis
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
@@ -72,7 +72,7 @@ def _alone_or_fleet(workers: int) -> Callable[..., Coroutine[Any, Any, None]]:
     if workers > 1:
         return partial(serve_fleet, workers=workers)
     with cycles.unsearched():
-        from gateway.cli.serve_alone import serve_alone
+        from gateway.cli.serve.alone import serve_alone
 
     return serve_alone
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gateway.cli.serve_children import Addresses
+from gateway.cli.serve.children import Addresses
 from gateway.composition.deployment import Deployment
 from gateway.composition.first_keys import FirstKeys
 from gateway.extras import install_command

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.cli.doctor import Finding, examine
 from gateway.config.home import Home, create_home
-from tests.unit.gateway.cli.examined import endpoint
+from tests.unit.gateway.cli.doctor.examined import endpoint
 
 CONFIGURED = """
 engine: {is_enabled: false}

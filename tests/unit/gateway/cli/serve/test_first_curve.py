@@ -7,7 +7,7 @@ import httpx
 import pytest
 from rich.console import Console
 
-from gateway.cli.first_curve import first_curve
+from gateway.cli.serve.first_curve import first_curve
 from gateway.config.engine_curve import ASSUMED, CurveFile
 
 

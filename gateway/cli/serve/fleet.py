@@ -14,9 +14,9 @@ from pathlib import Path
 import httpx
 from rich.console import Console
 
-from gateway.cli.first_curve import first_curve
-from gateway.cli.serve_children import Addresses, Children, plan_children
-from gateway.cli.serve_text import STOPPING, STOPPING_ALREADY, show_addresses, show_ready
+from gateway.cli.serve.children import Addresses, Children, plan_children
+from gateway.cli.serve.first_curve import first_curve
+from gateway.cli.serve.text import STOPPING, STOPPING_ALREADY, show_addresses, show_ready
 from gateway.composition.deployment import Deployment, load_deployment, load_environment_settings
 from gateway.composition.engine_monitor import measure_curve
 from gateway.composition.first_keys import FirstKeys, create_first_keys

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import build
 from gateway.cli.demo import Sent, load_prompts, read_entries, send_all
-from gateway.cli.demo_summary import Summary, Tier, percentile, show
+from gateway.cli.demo.summary import Summary, Tier, percentile, show
 from gateway.errors import ConfigurationError
 
 TOO_LONG = "This prompt is about 9,000 tokens long. [Shorten] it."

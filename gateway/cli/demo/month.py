@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.cli.demo_traffic import DAYS, Team, make_month
+from gateway.cli.demo.traffic import DAYS, Team, make_month
 from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home

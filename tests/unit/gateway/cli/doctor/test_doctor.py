@@ -22,7 +22,7 @@ from gateway.storage.sql.notices import SqlNotices
 from tests.homes import new_home
 from tests.newest_schema import make_newest_file
 from tests.redis_server import RedisServer
-from tests.unit.gateway.cli.examined import found, found_beside
+from tests.unit.gateway.cli.doctor.examined import found, found_beside
 from tests.webhook_receiver import webhook_receiver
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.serve_children import engine_supervisor, require_engine_package
+from gateway.cli.serve.children import engine_supervisor, require_engine_package
 from gateway.config.home import Home
 from gateway.config.settings import Settings
 from gateway.errors import StateError

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
-from gateway.cli.demo_traffic import hourly_loads
+from gateway.cli.demo.traffic import hourly_loads
 from gateway.cli.state import open_state
 from gateway.instants import DAY_US
 from gateway.storage.sql.audit import SqlAuditLog

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.cli.finding import Finding, attempt
+from gateway.cli.doctor.finding import Finding, attempt
 from gateway.config.home import Home
 from gateway.config.settings import KeptAnswerSettings, Settings
 from gateway.ledger.syncing import why_no_kernel
