@@ -23,7 +23,7 @@ from backends.endpoints.messages_events import (
 )
 from backends.endpoints.messages_format import chat_body_from_messages, keeps_reasoning, own_name
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
-from backends.endpoints.responses_format import chat_body_from_responses
+from backends.endpoints.responses_format import chat_body_from_responses, is_taken_as_chat
 from backends.endpoints.responses_items import ResponseHead
 from backends.endpoints.tool_call_deltas import EndlessAnswer
 from backends.errors import StreamBroken, UpstreamRejected
@@ -79,8 +79,8 @@ class TranslatingBackend:
 
     async def open(self, call: Call) -> Reply:
         operation = call.operation
-        if operation == "responses" and operation not in self._native:
-            return await self._open_response(call)
+        if operation == "responses":
+            return await (self._open_own_response if operation in self._native else self._open_response)(call)
         if operation == "messages" and operation not in self._native:
             return await self._open_message(call)
         if operation == "generate_content" and operation not in self._native:
@@ -104,6 +104,18 @@ class TranslatingBackend:
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+    async def _open_own_response(self, call: Call) -> Reply:
+        """Asks an open model's server again as a chat, if it takes less in its own responses. OpenAI takes more."""
+        try:
+            return await self._inner.open(call)
+        except UpstreamRejected as refusal:
+            if self._dialect.models_think or not is_taken_as_chat(refusal):
+                raise
+            try:
+                return await self._open_response(call)
+            except UpstreamRejected:
+                raise refusal from None
 
     async def _open_response(self, call: Call) -> Reply:
         body = self._chat_of(call)

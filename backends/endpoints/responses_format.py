@@ -3,16 +3,19 @@
 responses_events.py translates the answer. docs/translation.md lists what is lost.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final, cast
 
 import msgspec
 
 from backends.endpoints.responses_tools import OFFER, Tools, arguments_of, is_among_some, parse_tools
+from backends.errors import UpstreamRejected
 from backends.formats.chat_fields import in_background, invalid, list_of, object_of, untranslatable
 from backends.formats.json_objects import Fields, decode_object, part_of, text_of
 from backends.formats.past_thinking import THOUGHT, is_our_reasoning, name_thoughts, thought_of
 from backends.formats.responses_chat import CALLS
+from backends.formats.strict_turns import mend_for
 
 SAME: Final = (
     "model",
@@ -50,6 +53,22 @@ OF_AGENT: Final = "agent_message"
 _CIPHERTEXT: Final = "gAAAA"
 """How OpenAI's begins."""
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
+
+
+_TAKEN_AS_CHAT: Final = re.compile(
+    rb"\btools?[\"'.,\[ ]{1,4}\d|tool type|\bnamespace\b|\bcustom_tool|\badditional_tools\b|\bagent_message\b"
+    rb"|output of tool call",
+    re.IGNORECASE,
+)
+"""How llama.cpp, LM Studio, OpenRouter, vLLM and other gateways refuse in a response what Codex sends and a translation
+can say in a chat: tools that are no functions, their calls, and images in their outputs."""
+
+
+def is_taken_as_chat(refusal: UpstreamRejected) -> bool:
+    """Whether a server that offers responses may answer as a chat what it refuses so: messages in an order that its
+    chats are mended to, what it does not know, or all, if it lacks the endpoint."""
+    is_missing = refusal.status in (404, 405) and not refusal.body
+    return is_missing or mend_for(refusal.body) is not None or _TAKEN_AS_CHAT.search(refusal.body) is not None
 
 
 def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = (), takes_effort: bool = True) -> bytes:
