@@ -169,9 +169,10 @@ class Pipeline:
         await self._booked(run, books, self._serve_cached(run, incoming.cache_seconds, books, caller))
 
     async def serve_apart(self, run: Run, caller: Caller) -> None:
-        """A request of our own rather than a caller's: booked like any other, but against no budget."""
-        books = Bookkeeper(self.ledger, Admission(), self.observer, self.monotonic, self.upstreams.speeds)
-        await books.open(run)
+        """A request of our own rather than a caller's: booked like any other, but its money is held already and no rate
+        counts it."""
+        books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic, self.upstreams.speeds)
+        self.ledger.intend(run.intent)
         await self._booked(run, books, self._serve(run, books, caller))
 
     async def _booked(self, run: Run, books: Bookkeeper, serving: Awaitable[None]) -> None:

@@ -96,14 +96,6 @@ class KeyStore(Protocol):
         ...
 
 
-SHADOW = "shadow"
-"""The operation of requests repeated off the path for comparison."""
-JUDGE = "judge"
-"""The operation of requests that ask a model to judge both answers."""
-OFF_PATH = frozenset({SHADOW, JUDGE})
-"""Operations of the gateway's own requests: they cost money, and no caller sees them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Spending limit for a calendar month (UTC); an empty `name` covers everything. If it `stops`, requests beyond it

@@ -15,10 +15,10 @@ from gateway.clock import now_us
 from gateway.config.settings import MOST_DAYS, read_text
 from gateway.counted import counted
 from gateway.instants import DAY_US
+from gateway.ledger.entry import OFF_PATH
 from gateway.reports.replay_service import ReplayService
 from gateway.reports.replay_views import ReplayMove, ReplayResult
 from gateway.storage.sql.feedback import SqlFeedback
-from gateway.stores import OFF_PATH
 from gateway.sums import SumsQuery
 
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

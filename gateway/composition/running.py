@@ -130,8 +130,6 @@ class Gateway:
         if not await self.shipper.drain(SHIP_AT_STOP_SECONDS):
             await carry_unshipped(self.journal, self.pipeline.admission)
         await self.budgets.start()
-        if self.pipeline.shadows is not None:
-            await self.pipeline.shadows.start(self.stores.reports)
         for problem in self._problems_of_judge():
             log.warning("%s", problem)
         await self.rule_watch.start()

@@ -29,7 +29,7 @@ from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.learning.classifier_watch import ClassifierWatch
 from gateway.learning.implied_feedback import ImpliedFeedback
 from gateway.learning.judge_calls import JudgeCalls
-from gateway.learning.shadow import ShadowBudget, ShadowCalls
+from gateway.learning.shadow import ShadowCalls
 from gateway.ledger.directories import Claim
 from gateway.ledger.journal import Journal
 from gateway.ledger.opening import open_journal
@@ -103,6 +103,7 @@ def _put_together(
     sharing = open_sharing(settings.redis, home=home, journal=claim.path, workers=workers)
     admission = Admission(
         shared=deployment.shared_limits,
+        shadow_pico_usd=settings.shadow_calls.budget_pico_usd if settings.shadow_calls.share else None,
         treasury=Treasury(sharing.counters),
         wait_seconds=settings.server.budget_wait_seconds,
     )
@@ -133,7 +134,7 @@ def _put_together(
     )
     pipeline.exploration = exploration = _exploration(pipeline, metrics, workers=workers)
     pipeline.implied = implied = _implied_feedback(stores, metrics)
-    pipeline.shadows = _shadows(settings.shadow_calls, pipeline, stores.feedback, metrics, workers=workers)
+    pipeline.shadows = _shadows(settings.shadow_calls, pipeline, stores.feedback, metrics)
     bounds, worker = bounds_of(settings), f"{home.replica_id()}/{claim.path.name}"
     watch, patient = _change_watch(stores, sharing, lambda: gateway), PatientClock()
     batches = open_batches(pipeline, stores, bounds, watch.catch_up, name=worker, clock=patient)
@@ -268,15 +269,15 @@ def _exposition(metrics: Metrics, deployment: Deployment, claim: Claim, *, worke
 
 
 def _shadows(
-    settings: ShadowSettings, pipeline: Pipeline, feedback: FeedbackStore, metrics: Metrics, *, workers: int
+    settings: ShadowSettings, pipeline: Pipeline, feedback: FeedbackStore, metrics: Metrics
 ) -> ShadowCalls | None:
     if not settings.share:
         return None
-    purse, judge = ShadowBudget(settings.budget_pico_usd // workers), None
+    judge = None
     if settings.judge is not None:
         judge = JudgeCalls(
             settings.judge,
-            purse,
+            pipeline.admission,
             pipeline.serve_apart,
             feedback,
             priced_at=pipeline.priced_at,
@@ -286,7 +287,7 @@ def _shadows(
         )
     return ShadowCalls(
         settings.share,
-        purse,
+        pipeline.admission,
         pipeline.serve_apart,
         feedback,
         priced_at=pipeline.priced_at,

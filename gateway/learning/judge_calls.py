@@ -24,16 +24,17 @@ from gateway.learning.judging import (
     scores_of,
     shown_request,
 )
-from gateway.learning.shadow import ShadowBudget, Sink, spent_pico_usd
+from gateway.learning.shadow import NO_MONEY, Sink, money_for
 from gateway.learning.verify import answer_text
-from gateway.ledger.entry import Decision, Facts, Intent
+from gateway.ledger.entry import JUDGE, Decision, Facts, Intent
+from gateway.limits.admission import Admission
 from gateway.request.cost_bounds import REASONING, bound_pico_usd
 from gateway.request.metering import Meter
 from gateway.request.run import Caller, Run
 from gateway.request.view import RequestView, parse_request
 from gateway.routing.decide import Choice
 from gateway.routing.snapshot import Candidate, Snapshot
-from gateway.stores import JUDGE, Feedback, FeedbackStore
+from gateway.stores import Feedback, FeedbackStore
 
 log = logging.getLogger(__name__)
 RULE: Final = "(judge)"
@@ -60,7 +61,7 @@ class JudgeCalls:
     def __init__(
         self,
         model: str,
-        budget: ShadowBudget,
+        admission: Admission,
         serve: Callable[[Run, Caller], Awaitable[None]],
         store: FeedbackStore,
         *,
@@ -70,7 +71,7 @@ class JudgeCalls:
         told: Callable[[Outcome], None],
     ) -> None:
         self.model = model
-        self._budget = budget
+        self._admission = admission
         self._serve = serve
         self._store = store
         self._priced_at = priced_at
@@ -110,8 +111,7 @@ class JudgeCalls:
 
     async def _ask_both(self, run: Run, request: str, texts: tuple[str, str]) -> tuple[Verdict, Verdict] | Outcome:
         """The verdicts for both orders, each about the answers in the order of `texts`."""
-        now_us = self._now_us()
-        snapshot = self._priced_at(now_us)
+        snapshot = self._priced_at(self._now_us())
         model = snapshot.candidates.get(self.model)
         if model is None or model.is_simulated or model.specialty is not None:
             return "no_model"
@@ -122,21 +122,19 @@ class JudgeCalls:
         bound = bound_pico_usd(model, view)  # of either order, as both have the same length
         if bound is None:
             return "no_model"
-        if not self._budget.take(2 * bound, now_us):
-            return "over_budget"
-        spent, verdicts = 0, list[Verdict]()
+        choice = Choice(_decision(model, snapshot, view), (model,), ())
+        calls = [self._intent(run, model, choice.decision, bound) for _ in bodies]
+        verdicts: list[Verdict] = []
         try:
-            for body in bodies:
-                asked = self._run(run, model, snapshot, view, body)
-                try:
+            async with money_for(self._admission, *calls):
+                for body, intent in zip(bodies, calls, strict=True):
+                    asked = Run(view, body, choice, intent, Meter(self._monotonic()), model)
                     verdict = await self._ask(asked)
-                finally:
-                    spent += spent_pico_usd(asked, bound)
-                if verdict is None:
-                    return "no_verdict"
-                verdicts.append(verdict)
-        finally:
-            self._budget.give_back(2 * bound - spent, now_us)
+                    if verdict is None:
+                        return "no_verdict"
+                    verdicts.append(verdict)
+        except NO_MONEY:
+            return "over_budget"
         return verdicts[0], verdicts[1].swapped
 
     async def _ask(self, asked: Run) -> Verdict | None:
@@ -145,21 +143,9 @@ class JudgeCalls:
             await self._serve(asked, sink)
         return parse_verdict(answer_text(sink.payload) or "")
 
-    def _run(self, run: Run, model: Candidate, snapshot: Snapshot, view: RequestView, body: bytes) -> Run:
+    def _intent(self, run: Run, model: Candidate, decision: Decision, bound: int) -> Intent:
         """A request of our own: without a key, with `judge` as operation, in the trace of the request it is about."""
-        decision = Decision(
-            rule=RULE,
-            model=model.name,
-            candidates=(model.name,),
-            expected_cost_pico_usd=None,
-            predicted_quality=None,
-            propensity=1.0,
-            rules_version=snapshot.rules_version,
-            prices_version=snapshot.prices_version,
-            classifier_version=snapshot.classifier_version,
-            facts=Facts(view.input_tokens, view.max_output_tokens, None, None, {}, {}, needs=view.needs),
-        )
-        intent = Intent(
+        return Intent(
             request_id=new_request_id(),
             accepted_at_us=self._now_us(),
             key_id=JUDGE,
@@ -173,10 +159,24 @@ class JudgeCalls:
             backend=model.backend,
             provider=model.provider,
             upstream_model=model.upstream_model,
-            cost_bound_pico_usd=bound_pico_usd(model, view),
+            cost_bound_pico_usd=bound,
             traceparent=run.intent.traceparent,
         )
-        return Run(view, body, Choice(decision, (model,), ()), intent, Meter(self._monotonic()), model)
+
+
+def _decision(model: Candidate, snapshot: Snapshot, view: RequestView) -> Decision:
+    return Decision(
+        rule=RULE,
+        model=model.name,
+        candidates=(model.name,),
+        expected_cost_pico_usd=None,
+        predicted_quality=None,
+        propensity=1.0,
+        rules_version=snapshot.rules_version,
+        prices_version=snapshot.prices_version,
+        classifier_version=snapshot.classifier_version,
+        facts=Facts(view.input_tokens, view.max_output_tokens, None, None, {}, {}, needs=view.needs),
+    )
 
 
 def _body(model: Candidate, request: str, texts: tuple[str, str]) -> bytes:

@@ -11,11 +11,10 @@ from classifier.online.off_policy import Estimate, Logged, doubly_robust, mean_w
 from gateway.errors import BreakevenError
 from gateway.learning.correction import Judged, routed
 from gateway.learning.voices import factors
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import SHADOW, Entry
 from gateway.routing.decide import decide
 from gateway.routing.rules import Choose
 from gateway.routing.snapshot import Snapshot, request_facts_of
-from gateway.stores import SHADOW
 
 LEAST_REQUESTS = 100
 LEAST_TRIED = 3

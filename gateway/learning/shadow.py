@@ -10,22 +10,23 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 import msgspec
 
 from backends.protocol import Chunk
+from gateway.errors import BudgetExhausted, Overloaded
 from gateway.ids import new_request_id
-from gateway.instants import DAY_US
 from gateway.learning.verify import judge
+from gateway.ledger.entry import SHADOW, Intent
+from gateway.limits.admission import Admission
 from gateway.request.cost_bounds import bound_pico_usd
 from gateway.request.metering import Meter
 from gateway.request.run import Caller, Run
 from gateway.routing.snapshot import Candidate, Snapshot
-from gateway.stores import OFF_PATH, SHADOW, Feedback, FeedbackStore, ShadowCall
-from gateway.sums import ReportStore, SumsQuery
+from gateway.stores import Feedback, FeedbackStore, ShadowCall
 
 log = logging.getLogger(__name__)
 MOST_AT_ONCE = 4
@@ -34,32 +35,23 @@ CHATS = ("chat.completions", "messages")
 MOST_ANSWER_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
-class ShadowBudget:
-    """Pico-USD per UTC day. Calls in progress are held at their upper bound.
+NO_MONEY = (BudgetExhausted, Overloaded)
+"""What `money_for` raises: the day's money is spent or held, or cannot be counted now."""
 
-    `spent_pico_usd` is kept by day, so that a clock set back finds the earlier day's sum.
+
+@asynccontextmanager
+async def money_for(admission: Admission, *calls: Intent) -> AsyncGenerator[None]:
+    """Holds the most that all of these calls can cost; what is not settled within the block is returned after it.
+
+    Raises NO_MONEY.
     """
-
-    limit_pico_usd: int
-    spent_pico_usd: dict[int, int] = field(default_factory=dict[int, int])
-
-    def take(self, amount_pico_usd: int, now_us: int) -> bool:
-        """False, taking nothing, if it exceeds what is left of the day of `now_us`."""
-        day = now_us // DAY_US
-        spent = self.spent_pico_usd.get(day, 0) + amount_pico_usd
-        if spent > self.limit_pico_usd:
-            return False
-        self.spent_pico_usd[day] = spent
-        return True
-
-    def seed(self, spent_pico_usd: int, now_us: int) -> None:
-        """Records what was spent before this process started on the day of `now_us`."""
-        self.spent_pico_usd[now_us // DAY_US] = spent_pico_usd
-
-    def give_back(self, amount_pico_usd: int, taken_us: int) -> None:
-        """Returns an amount to the day from which it was taken."""
-        self.spent_pico_usd[taken_us // DAY_US] -= amount_pico_usd
+    try:
+        for call in calls:
+            await admission.reserve(call.request_id, call.key_id, call.cost_bound_pico_usd, now_us=call.accepted_at_us)
+        yield
+    finally:
+        for call in calls:
+            admission.cancel(call.request_id)
 
 
 class PairJudge(Protocol):
@@ -83,7 +75,7 @@ class ShadowCalls:
     def __init__(
         self,
         share: float,
-        budget: ShadowBudget,
+        admission: Admission,
         serve: Callable[[Run, Caller], Awaitable[None]],
         store: FeedbackStore,
         *,
@@ -94,7 +86,7 @@ class ShadowCalls:
         generator: random.Random | None = None,
     ) -> None:
         self._share = share
-        self.budget = budget
+        self._admission = admission
         self._serve = serve
         self._store = store
         self._priced_at = priced_at
@@ -104,14 +96,6 @@ class ShadowCalls:
         self._random = generator or random.SystemRandom()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, reports: ReportStore) -> None:
-        """Counts what the ledger shows for this day already."""
-        now_us = self._now_us()
-        since_us = now_us // DAY_US * DAY_US
-        spent = await reports.sums(SumsQuery(since_us, since_us + DAY_US, ("operation",), money_alone=True))
-        own = (one.corrected_cost_pico_usd for one in spent if one.group["operation"] in OFF_PATH)
-        self.budget.seed(sum(own), now_us)
-
     def listen(self, caller: Caller, run: Run) -> Caller:
         """The same caller or, for a sampled request, one that records the answer and then has it repeated."""
         if self._random.random() >= self._share:
@@ -120,21 +104,19 @@ class ShadowCalls:
         return _Listening(caller, self, run, others) if others else caller
 
     def repeat(self, run: Run, others: tuple[Candidate, ...], answer: bytes) -> None:
-        """Starts the second call, unless too many are in progress or the day's budget is spent."""
+        """Starts the second call, unless too many are in progress; it is made if the day's budget has room."""
         entry = run.entry
         able = tuple(one for one in others if entry is not None and one.name != entry.model)
         if entry is None or entry.status != "completed" or not able or len(self._tasks) >= MOST_AT_ONCE:
             return
         if self._judge is not None:
             able = tuple(one for one in able if one.name != self._judge.model) or able
-        now_us = self._now_us()
-        snapshot = self._priced_at(now_us)  # prices or models may have changed during the answer
+        snapshot = self._priced_at(self._now_us())  # prices or models may have changed during the answer
         candidate = snapshot.candidates.get(self._random.choice(able).name)
-        bound = None if candidate is None else bound_pico_usd(candidate, run.view)
-        if candidate is None or bound is None or not self.budget.take(bound, now_us):
+        if candidate is None:
             return
         again = self._run(run, candidate, snapshot.prices_version, self._share / len(able))
-        task = asyncio.create_task(self._ask(run, again, answer, (bound, now_us)), name="shadow")
+        task = asyncio.create_task(self._ask(run, again, answer), name="shadow")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -180,15 +162,14 @@ class ShadowCalls:
         choice = msgspec.structs.replace(run.choice, decision=decision, order=(candidate,), escalation=None)
         return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate, headers=run.headers)
 
-    async def _ask(self, run: Run, again: Run, answer: bytes, taken: tuple[int, int]) -> None:
-        """`taken` is the amount taken from the budget, and when."""
-        sink, (bound_pico_usd, taken_us) = Sink(), taken
+    async def _ask(self, run: Run, again: Run, answer: bytes) -> None:
+        sink = Sink()
         try:
-            try:
+            async with money_for(self._admission, again.intent):
                 await self._serve(again, sink)
-            finally:
-                self.budget.give_back(bound_pico_usd - spent_pico_usd(again, bound_pico_usd), taken_us)
             await self._note(run, again, answer, sink.payload)
+        except NO_MONEY:
+            return  # another request will be compared when there is money; if its store is down, the log says so
         except Exception as error:  # noqa: BLE001 - the outermost edge of this task: nobody waits for it
             log.warning("a shadow call to %s came to nothing (%s)", again.candidate.name, type(error).__name__)
 
@@ -220,12 +201,6 @@ def alternatives(run: Run) -> tuple[Candidate, ...]:
         and not ranked.candidate.is_simulated
         and ranked.rejected is None  # a rule's limits reject nothing here: models considered too weak are worth asking
     )
-
-
-def spent_pico_usd(run: Run, bound_pico_usd: int) -> int:
-    """What a request of our own has cost; at most the bound, if that is not known."""
-    cost = run.entry.cost if run.entry is not None else None
-    return cost.total_pico_usd if cost is not None else bound_pico_usd
 
 
 def plain_body(body: bytes) -> bytes:

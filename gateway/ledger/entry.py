@@ -12,6 +12,14 @@ import msgspec
 
 from backends.usage import NO_UNITS, Units
 
+SHADOW = "shadow"
+"""The operation of requests repeated off the path for comparison."""
+JUDGE = "judge"
+"""The operation of requests that ask a model to judge both answers."""
+OFF_PATH = frozenset({SHADOW, JUDGE})
+"""Operations of the gateway's own requests, each also in place of a key's id: they cost money, and no caller sees
+them."""
+
 
 class Status(StrEnum):
     """How a request ended."""

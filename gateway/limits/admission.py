@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import OFF_PATH, Entry
 from gateway.limits.counters import CountersDown, Grant, Places, Rate, budget_account, quota_account
 from gateway.limits.purse import Purse
 from gateway.limits.rate_headers import NO_HEADERS, rate_headers, shortage_headers
@@ -25,6 +25,7 @@ from gateway.limits.texts import budget_spent, fewer_at_once, price_unknown, quo
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import (
     NO_RATES,
+    SHADOW_WINDOW,
     UNLIMITED,
     BudgetScope,
     Limits,
@@ -63,13 +64,15 @@ class Admission:
     window.
 
     `strict`: monthly budgets in pico-USD that stop, by scope and name. `openings`: what a budget had already spent
-    before it was imported, by scope, name and window; it reduces what is left.
+    before it was imported, by scope, name and window; it reduces what is left. `shadow_pico_usd`: what shadow calls and
+    their judge may cost in a UTC day.
     """
 
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
     strict: Mapping[tuple[BudgetScope, str], int] = field(default_factory=dict[tuple[BudgetScope, str], int])
     openings: Mapping[tuple[str, str, str], int] = field(default_factory=dict[tuple[str, str, str], int])
     shared: SharedLimits = field(default_factory=SharedLimits)
+    shadow_pico_usd: int | None = None
     treasury: Treasury = field(default_factory=Treasury)
     wait_seconds: float = WAIT_SECONDS
     _holds: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
@@ -306,6 +309,8 @@ class Admission:
         limits, found = self.limits.get(key_id, UNLIMITED), list[StrictBudget]()
         if (own := limits.budget_pico_usd) is not None:
             found.append(StrictBudget("key", key_id, own, limits.budget_window))
+        elif self.shadow_pico_usd is not None and key_id in OFF_PATH:
+            found.append(StrictBudget("shadow", "", self.shadow_pico_usd, SHADOW_WINDOW))
         if not self.strict:
             return found
         shared: tuple[tuple[BudgetScope, str | None], ...] = (("team", team), ("project", project), ("all", ""))

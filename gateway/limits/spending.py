@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from gateway.instants import microseconds
-from gateway.ledger.entry import Status
+from gateway.ledger.entry import OFF_PATH, Status
 from gateway.limits.admission import Admission
 from gateway.limits.counters import Account, budget_account, quota_account
 from gateway.limits.values import (
+    SHADOW_WINDOW,
     BudgetScope,
     Limits,
     WindowName,
@@ -21,6 +23,8 @@ from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
 FOR_EVER_US = 100_000 * 366 * 86_400_000_000
 """Later than any entry; queries of whole days are answered from sums alone."""
 STRICT_WINDOW: WindowName = "month"
+Shared = tuple[BudgetScope | Literal["shadow"], str]
+"""Scope and name of a budget that does not belong to one key."""
 KEYS_ALONE: tuple[Dimension, ...] = ("key", "model", "status")
 EDGE_US = 600_000_000
 """Around a window's end both windows are read: requests of the old one may still settle, and clocks differ slightly. A
@@ -37,15 +41,17 @@ class Spending:
 
     async def __call__(self) -> dict[Account, int]:
         limits = {key: one for key, one in self.admission.limits.items() if one.budget_usd or one.tier_quotas}
-        strict = self.admission.strict.keys()
+        shared: dict[WindowName, list[Shared]] = {}
+        if self.admission.strict:
+            shared[STRICT_WINDOW] = list[Shared](self.admission.strict)
+        if self.admission.shadow_pico_usd is not None:
+            shared[SHADOW_WINDOW] = [("shadow", "")]
         spent: dict[Account, int] = {}
         read: set[str] = set()
-        wanted = set(_windows(limits.values()))
-        if strict:
-            wanted.add(STRICT_WINDOW)
+        wanted: set[WindowName] = {*_windows(limits.values()), *shared}
         in_use = [window_of_id(name) for name in self.admission.treasury.windows_in_use()]
         for window in sorted(wanted):
-            scopes = strict if window == STRICT_WINDOW else ()
+            scopes = shared.get(window, [])
             begun = [began_us for kind, began_us in in_use if kind == window]
             for at_us in (self.now_us() - EDGE_US, self.now_us() + EDGE_US, *begun):
                 name = window_id(window, at_us)
@@ -73,10 +79,11 @@ class Spending:
                 spent[quota_account(key, tier, name)] += row.requests
 
 
-def _add_to_shared(spent: dict[Account, int], scopes: Iterable[tuple[BudgetScope, str]], name: str, row: Sums) -> None:
-    """Adds the row to the budgets of teams, projects or everything that cover it."""
+def _add_to_shared(spent: dict[Account, int], scopes: Iterable[Shared], name: str, row: Sums) -> None:
+    """Adds the row to the budgets that cover it: of teams, projects, everything or shadow calls."""
     for scope, whose in scopes:
-        if scope == "all" or row.group[scope] == whose:
+        is_covered = row.group["key"] in OFF_PATH if scope == "shadow" else scope == "all" or row.group[scope] == whose
+        if is_covered:
             spent[budget_account(whose, name, scope=scope)] += counted_pico_usd(row)
 
 

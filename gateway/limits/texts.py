@@ -62,6 +62,8 @@ def price_unknown(budget: StrictBudget) -> str:
 def _whose(budget: StrictBudget) -> str:
     if budget.scope == "key":
         return "this key"
+    if budget.scope == "shadow":
+        return "shadow calls"
     return "this deployment" if budget.scope == "all" else f"the {budget.scope} {budget.name!r}"
 
 

@@ -15,6 +15,7 @@ WindowName = Literal["day", "month", "total"]
 MOST_COUNT = 10**12
 """The largest number of requests or tokens that may be given: rates are divided, and floats end."""
 BudgetScope = Literal["all", "team", "project"]
+SHADOW_WINDOW: WindowName = "day"
 
 
 class TierQuota(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,9 +63,10 @@ class SharedLimits:
 
 @dataclass(frozen=True, slots=True)
 class StrictBudget:
-    """A budget that must not be overspent: whose, how much, in which window. `name` is empty for everything."""
+    """A budget that must not be overspent: whose, how much, in which window. `name` is empty for everything and for
+    shadow calls."""
 
-    scope: Literal["key", "team", "project", "all"]
+    scope: Literal["key", "team", "project", "all", "shadow"]
     name: str
     pico_usd: int
     window: WindowName = "month"

@@ -10,6 +10,7 @@ from typing import Literal, cast
 from gateway.economics.rent import RentHistory
 from gateway.errors import InvalidRequest
 from gateway.instants import HOUR_US, microseconds, moment_of
+from gateway.ledger.entry import JUDGE, SHADOW
 from gateway.money import format_usd, known_usd
 from gateway.reports.cache_savings import saved_by_caches
 from gateway.reports.cost_rows import SIMULATED, Grouped, Rows, added_up, empty_row, rows_of
@@ -29,7 +30,6 @@ from gateway.reports.views import (
     Utilisation,
 )
 from gateway.routing.snapshot import Snapshot
-from gateway.stores import JUDGE, SHADOW
 from gateway.sums import TIMES, BookStore, Dimension, Sums, SumsQuery, TooManyGroups
 
 DEFAULT_DAYS = 30

@@ -14,12 +14,11 @@ from gateway.economics.replay_outcome import Lengths, ShadowPair, learn_lengths
 from gateway.economics.replay_result import ReplayDiff, Side
 from gateway.economics.replay_snapshot import outcomes_with, price_with
 from gateway.instants import HOUR_US, moment_of
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import OFF_PATH, Entry
 from gateway.money import format_usd, show_usd, usd
 from gateway.reports.replay_views import ReplayMove, ReplayResult
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
-from gateway.stores import OFF_PATH
 
 WEEK_US = 7 * 24 * HOUR_US
 COMPARED_US = 90 * 24 * HOUR_US

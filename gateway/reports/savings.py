@@ -5,14 +5,13 @@ from collections.abc import Sequence
 
 from gateway.economics.traffic import HourlyTraffic
 from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
-from gateway.ledger.entry import Status
+from gateway.ledger.entry import OFF_PATH, Status
 from gateway.money import format_usd, parse_usd
 from gateway.pricing.price import write_rates
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
 from gateway.reports.views import IdleCost, Savings
 from gateway.routing.rules import SPECIALTIES
 from gateway.routing.snapshot import Candidate, Snapshot
-from gateway.stores import OFF_PATH
 from gateway.sums import Dimension, Sums
 
 BY: tuple[Dimension, ...] = ("model", "operation", "status", "backend")

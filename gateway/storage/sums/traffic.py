@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.economics.traffic import HourlyTraffic
 from gateway.instants import HOUR_US
 from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
-from gateway.ledger.entry import Status
+from gateway.ledger.entry import OFF_PATH, Status
 from gateway.routing.rules import SPECIALTIES
 from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.sums.by_dimension import SpanSums, narrowed, read_figures, sum_of
@@ -21,7 +21,6 @@ from gateway.storage.sums.periods import Calendar
 from gateway.storage.sums.spans import Span
 from gateway.storage.sums.sum_rows import BY_STATUS
 from gateway.storage.tables.books import dimensions, hourly
-from gateway.stores import OFF_PATH
 from gateway.sums import SumsQuery
 
 USED = hourly.c.input_tokens + hourly.c.output_tokens + hourly.c.gpu_us

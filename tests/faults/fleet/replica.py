@@ -25,6 +25,7 @@ backends:
     provider: openai
 limits: {{teams: {{red: {{requests_per_minute: 30}}}}}}
 tiers: {{premium: [premium]}}
+shadow_calls: {{share: 1, budget_usd_per_day: "0.01"}}  # under a rule with two models
 """
 RULES = """\
 version: 1

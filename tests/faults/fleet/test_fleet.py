@@ -80,8 +80,8 @@ async def test_a_rotated_key_is_one_key_at_every_worker_until_its_overlap_is_end
 async def test_rules_activated_at_one_replica_decide_at_every_worker(fleet: Fleet) -> None:
     _, key = fleet.new_key("rules")
     await until_all(fleet, key, 200)
-    active, before = fleet.admin("GET", "/rules")["active"], take_overs(fleet.urls)
-    fleet.admin("PUT", "/rules", text=rules_text("second"), expected_active=active, activate=True)
+    before = take_overs(fleet.urls)
+    _activate(fleet, rules_text("second"))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while {got.headers["x-breakeven-rule"] for got in await chat_with_every_worker(fleet.urls, key)} != {"second"}:
         assert time.monotonic() < deadline
@@ -162,8 +162,7 @@ async def test_requests_at_once_are_counted_over_all_workers(fleet: Fleet) -> No
 async def test_a_tiers_quota_is_one_for_all_workers_and_no_prompt_buys_more(fleet: Fleet) -> None:
     _, key = fleet.new_key("tiers", tier_quotas={"premium": {"requests": 5, "window": "month"}})
     await until_known(fleet.urls, key)
-    active = fleet.admin("GET", "/rules")["active"]
-    fleet.admin("PUT", "/rules", text=rules_text("third", "[premium, plain]"), expected_active=active, activate=True)
+    _activate(fleet, rules_text("third", "[premium, plain]"))
     deadline = time.monotonic() + PATIENCE_SECONDS
     while {got.headers["x-breakeven-rule"] for got in await chat_with_every_worker(fleet.urls, key)} != {"third"}:
         assert time.monotonic() < deadline
@@ -220,6 +219,32 @@ async def test_a_teams_strict_budget_is_one_for_all_its_keys_and_workers(fleet: 
     assert await fleet.until_booked(whole, "where d.team = $1", "green") == whole
     [row] = await fleet.rows(f"select {COST} as cost {ENTRIES} where d.team = $1", "green")
     assert 0.95 * (budget - bound) <= row["cost"] <= budget
+
+
+async def test_the_days_money_for_shadow_calls_is_one_for_all_workers(fleet: Fleet) -> None:
+    cap = 10**10
+    _, key = fleet.new_key("shadowed")
+    await until_known(fleet.urls, key)
+    _activate(fleet, rules_text("shadowed", "[plain, premium]"))
+
+    async def spent_by_day() -> list[int]:
+        where = "where d.key_id = 'shadow' group by e.accepted_at_us / 86400000000"
+        return [row["cost"] for row in await fleet.rows(f"select {COST} as cost {ENTRIES} {where}")]
+
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    async with connections(32) as session:
+        while max(spent := await spent_by_day(), default=0) < 0.9 * cap:
+            assert time.monotonic() < deadline, spent
+            await asyncio.gather(*(chat(session, fleet.urls[n % 2], key, max_tokens=16) for n in range(32)))
+        answers = [await chat(session, fleet.urls[n % 2], key, max_tokens=16) for n in range(64)]
+    await fleet.all_are_booked_once([got.request_id for got in answers])
+    assert all(spent <= cap for spent in await spent_by_day()), "not even one call too much"
+    _activate(fleet, rules_text("fourth"))
+
+
+def _activate(fleet: Fleet, text: str) -> None:
+    active = fleet.admin("GET", "/rules")["active"]
+    fleet.admin("PUT", "/rules", text=text, expected_active=active, activate=True)
 
 
 async def _bound_and_cost(fleet: Fleet) -> tuple[int, int]:

@@ -9,11 +9,11 @@ from sqlalchemy.util import await_only
 
 from gateway.economics.replay_outcome import ShadowPair
 from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
-from gateway.ledger.entry import Status
+from gateway.ledger.entry import JUDGE, SHADOW, Status
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.stores import JUDGE, SHADOW, Feedback, ShadowCall
+from gateway.stores import Feedback, ShadowCall
 from gateway.sums import SumsQuery
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 

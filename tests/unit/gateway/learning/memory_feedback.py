@@ -2,10 +2,20 @@
 
 from collections.abc import Sequence
 
+from gateway.limits.admission import Admission
+from gateway.limits.counters import budget_account
+from gateway.limits.values import window_id
 from gateway.stores import Feedback, ShadowCall
 
 NOW_US = 1_790_000_000_000_000
 PLENTY = 10**12
+
+
+def shadow_money(admission: Admission, at_us: int = NOW_US) -> int:
+    """Pico-USD of the day that shadow calls and their judge have spent, or hold while under way."""
+    account = budget_account("", window_id("day", at_us), scope="shadow")
+    purse = admission.treasury.purse(account, admission.shadow_pico_usd or 0)
+    return purse.holding.spent + purse.reserved
 
 
 class MemoryFeedback:

@@ -16,8 +16,9 @@ from gateway.learning.correction import (
     routed,
     word_on,
 )
+from gateway.ledger.entry import SHADOW
 from gateway.routing.decide import DIRECT
-from gateway.stores import SHADOW, Feedback
+from gateway.stores import Feedback
 from tests.unit.gateway.learning.judgements import judged
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 

@@ -15,14 +15,15 @@ from backends.usage import Usage
 from gateway.access.keys import KeyRecord
 from gateway.learning import judge_calls
 from gateway.learning.judge_calls import RULE, JudgeCalls
-from gateway.learning.shadow import ShadowBudget, ShadowCalls
-from gateway.ledger.entry import Entry
+from gateway.learning.shadow import ShadowCalls
+from gateway.ledger.entry import JUDGE, SHADOW, Entry
+from gateway.limits.admission import Admission
 from gateway.request.run import Incoming
 from gateway.routing.snapshot import Candidate
-from gateway.stores import JUDGE, SHADOW, Feedback
+from gateway.stores import Feedback
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.rig import A, B, RecordingCaller, Rig
-from tests.unit.gateway.learning.memory_feedback import NOW_US, PLENTY, MemoryFeedback
+from tests.unit.gateway.learning.memory_feedback import NOW_US, PLENTY, MemoryFeedback, shadow_money
 
 J = make_candidate("j", backend="three", prices=make_prices(2.0, 8.0), supports=frozenset({"json_schema"}))
 BOTH = "version: 1\nrules: [{name: r, choose: {from: [a, b, j]}}]"
@@ -51,19 +52,23 @@ class JudgeRig(Rig):
         self, *verdicts: Outcome, rules: str = BOTH, budget: int = PLENTY, store: MemoryFeedback | None = None,
         judge: Script | None = None, other: Script | None = None, takes_real_time: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(follow([Outcome(pieces=("five",))]), other or follow([Outcome(pieces=("six",))]))
+        super().__init__(
+            follow([Outcome(pieces=("five",))]),
+            other or follow([Outcome(pieces=("six",))]),
+            admission=Admission(shadow_pico_usd=budget, wait_seconds=0.0),
+        )
         script = judge or follow(verdicts or [FIRST])
         sleep = asyncio.sleep if takes_real_time else self._sleep
         self.three = ScriptedBackend("three", script, keeps_calls=True, sleep=sleep)
         self.pipeline.backends = {**self.pipeline.backends, "three": TranslatingBackend(self.three, native=set())}
         self.pipeline.snapshot = make_snapshot(rules, [A, B, J])
-        self.store, self.told, self.budget = store or MemoryFeedback(), list[str](), ShadowBudget(budget)
+        self.store, self.told = store or MemoryFeedback(), list[str]()
         given: dict[str, Any] = {
             "priced_at": self.pipeline.priced_at, "now_us": lambda: NOW_US, "monotonic": self.pipeline.monotonic
         }  # fmt: skip
-        serve = self.pipeline.serve_apart
-        judges = JudgeCalls("j", self.budget, serve, self.store, told=self.told.append, **given)
-        self.pipeline.shadows = self.shadows = ShadowCalls(1.0, self.budget, serve, self.store, judge=judges, **given)
+        admission, serve = self.pipeline.admission, self.pipeline.serve_apart
+        judges = JudgeCalls("j", admission, serve, self.store, told=self.told.append, **given)
+        self.pipeline.shadows = self.shadows = ShadowCalls(1.0, admission, serve, self.store, judge=judges, **given)
 
     async def settled(self, **body: Any) -> list[Entry]:
         """The judge's entries."""
@@ -82,7 +87,7 @@ class JudgeRig(Rig):
 
 
 def spent(rig: JudgeRig) -> int:
-    return sum(rig.budget.spent_pico_usd.values())
+    return shadow_money(rig.pipeline.admission)
 
 
 async def test_a_pair_is_judged_in_both_orders_and_becomes_feedback_of_whose_request_it_was() -> None:
@@ -154,10 +159,11 @@ async def test_money_is_held_while_the_judge_is_asked() -> None:
 
     rig = JudgeRig(judge=asked)
     booked = await rig.settled()
-    bound, shadow = booked[0].intent.cost_bound_pico_usd, rig.of(SHADOW).cost
+    bound, first, shadow = booked[0].intent.cost_bound_pico_usd, booked[0].cost, rig.of(SHADOW).cost
     assert bound is not None
+    assert first is not None
     assert shadow is not None
-    assert held == [shadow.total_pico_usd + 2 * bound] * 2
+    assert held == [shadow.total_pico_usd + 2 * bound, shadow.total_pico_usd + first.total_pico_usd + bound]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from classifier.online.correction import NONE, Correction, learn
 from classifier.online.off_policy import Logged, doubly_robust
 from gateway.learning.correction import TRUST, Judged, outcomes
 from gateway.learning.promotion import judge
+from gateway.ledger.entry import SHADOW
 from gateway.routing.snapshot import Snapshot
-from gateway.stores import SHADOW
 from tests.builders import make_candidate, make_prices, make_snapshot
 from tests.unit.gateway.learning.judgements import judged
 from tests.unit.gateway.ledger.builders import make_entry

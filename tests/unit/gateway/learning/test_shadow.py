@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,19 +10,20 @@ import pytest
 from backends.protocol import Call
 from backends.scripted import Outcome, Script, follow
 from backends.usage import Usage
+from gateway.errors import BudgetExhausted
 from gateway.instants import DAY_US
-from gateway.learning.shadow import ShadowBudget, ShadowCalls
+from gateway.learning.shadow import ShadowCalls, money_for
 from gateway.learning.verify import answer_text, judge
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import SHADOW, Entry, Intent
+from gateway.limits.admission import Admission
 from gateway.pricing.price import price
 from gateway.request.run import Incoming
 from gateway.routing.snapshot import CacheWrites
-from gateway.stores import JUDGE, SHADOW
-from gateway.sums import Sums, SumsQuery
 from tests.builders import make_prices, make_snapshot
 from tests.rig import KEY, A, B, RecordingCaller, Rig
 from tests.unit.gateway.learning.answer_bodies import answer, message, message_stream, streamed
-from tests.unit.gateway.learning.memory_feedback import NOW_US, PLENTY, MemoryFeedback
+from tests.unit.gateway.learning.memory_feedback import NOW_US, PLENTY, MemoryFeedback, shadow_money
+from tests.unit.gateway.ledger.builders import make_intent
 
 
 class ShadowRig(Rig):
@@ -33,11 +33,11 @@ class ShadowRig(Rig):
         self, one: Script | None = None, two: Script | None = None, *, share: float = 1.0, budget: int = PLENTY,
         store: MemoryFeedback | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(one, two)
+        super().__init__(one, two, admission=Admission(shadow_pico_usd=budget, wait_seconds=0.0))
         self.store = store or MemoryFeedback()
         self.shadows = ShadowCalls(
             share,
-            ShadowBudget(budget),
+            self.pipeline.admission,
             self.pipeline.serve_apart,
             self.store,
             priced_at=self.pipeline.priced_at,
@@ -56,7 +56,7 @@ class ShadowRig(Rig):
 
 
 def spent(rig: ShadowRig) -> int:
-    return sum(rig.shadows.budget.spent_pico_usd.values())
+    return shadow_money(rig.pipeline.admission)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -172,38 +172,43 @@ async def test_the_cap_holds_and_what_was_not_needed_is_given_back() -> None:
     assert spent(tight) == 0
 
 
-def test_a_day_has_its_own_money() -> None:
-    budget = ShadowBudget(10)
-    assert budget.take(10, NOW_US)
-    assert not budget.take(1, NOW_US)
-    assert budget.take(10, NOW_US + DAY_US)
-    assert not budget.take(1, NOW_US), "not once more, though the clock was put back"
-    budget.seed(7, NOW_US)
-    assert budget.take(3, NOW_US)
-    assert not budget.take(1, NOW_US)
+def shadow_intent(number: int, bound_pico_usd: int = 1000, *, day: int = 0) -> Intent:
+    at_us = NOW_US + day * DAY_US
+    return make_intent(number, key_id=SHADOW, team=None, accepted_at_us=at_us, cost_bound_pico_usd=bound_pico_usd)
 
 
-def test_what_was_not_needed_goes_back_to_the_day_it_was_taken_from() -> None:
-    budget = ShadowBudget(10)
-    assert budget.take(10, NOW_US)
-    assert budget.take(10, NOW_US + DAY_US)
-    budget.give_back(4, NOW_US)
-    assert not budget.take(1, NOW_US + DAY_US)
-    assert budget.take(4, NOW_US)
+async def test_a_day_has_its_own_money_also_while_calls_are_under_way_and_after_the_clock_was_put_back() -> None:
+    async def has_room(intent: Intent) -> bool:
+        try:
+            async with money_for(admission, intent):
+                admission.settle(intent.request_id, 600)
+        except BudgetExhausted:
+            return False
+        return True
+
+    admission = Admission(shadow_pico_usd=2000, wait_seconds=0.0)
+    async with money_for(admission, shadow_intent(1), shadow_intent(2)):
+        assert not await has_room(shadow_intent(3))
+        assert await has_room(shadow_intent(4, day=1))
+        admission.settle(shadow_intent(1).request_id, 900)
+    assert [shadow_money(admission, NOW_US + day * DAY_US) for day in (0, 1)] == [900, 600]
+    assert await has_room(shadow_intent(5))
+    assert not await has_room(shadow_intent(6)), "not once more, though the clock was put back"
 
 
-class SpentToday:
-    async def sums(self, query: SumsQuery) -> Sequence[Sums]:
-        assert (query.by, query.filters) == (("operation",), {})
-        assert query.since_us <= NOW_US < query.until_us
-        spent = {"chat.completions": PLENTY, SHADOW: 1, JUDGE: 2}
-        return [Sums({"operation": name}, input_pico_usd=pico_usd) for name, pico_usd in spent.items()]
-
-
-async def test_a_restart_does_not_refill_the_cap() -> None:
+async def test_what_the_journal_has_and_the_database_not_yet_is_still_spent_after_a_restart() -> None:
     rig = ShadowRig()
-    await rig.shadows.start(SpentToday())  # pyright: ignore[reportArgumentType]
-    assert spent(rig) == 3, "on shadow calls and their judge, not by callers"
+    _, [shadow] = await rig.ask_twice()
+    again = Admission(shadow_pico_usd=PLENTY)
+    again.carry(shadow)
+    assert shadow_money(again, shadow.intent.accepted_at_us) == spent(rig) > 0
+
+
+async def test_a_strict_budget_over_everything_covers_shadow_calls_too() -> None:
+    admission = Admission(strict={("all", ""): 1000}, shadow_pico_usd=PLENTY, wait_seconds=0.0)
+    with pytest.raises(BudgetExhausted):
+        async with money_for(admission, shadow_intent(1, 1001)):
+            raise AssertionError("more than everything may cost")
 
 
 async def test_a_model_that_was_named_is_not_second_guessed() -> None:

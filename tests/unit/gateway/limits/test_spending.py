@@ -103,6 +103,19 @@ async def test_a_strict_budget_of_many_counts_whoever_spent_it() -> None:
     }
 
 
+async def test_the_days_money_for_shadow_calls_covers_those_and_their_judge_alone() -> None:
+    books = Books(
+        row("k", "m", output_pico_usd=1),
+        row("shadow", "m", output_pico_usd=20),
+        row("shadow", "m", "orphaned", upper_pico_usd=300, requests=1),
+        row("judge", "j", output_pico_usd=4000),
+    )
+    found = spending(books, k={"budget_usd": "1", "budget_window": "day"})
+    found.admission.shadow_pico_usd = 10_000
+    day = "day:2026-11-21"
+    assert await found() == {budget_account("k", day): 1, budget_account("", day, scope="shadow"): 4320}
+
+
 @pytest.mark.parametrize(
     ("window", "since", "until"),
     [

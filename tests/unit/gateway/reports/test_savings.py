@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from gateway.ledger.entry import JUDGE, SHADOW
 from gateway.money import parse_usd
 from gateway.reports.savings import savings
 from gateway.reports.views import IdleCost
-from gateway.stores import JUDGE, SHADOW
 from gateway.sums import Dimension, Sums
 from tests.builders import make_candidate, make_prices, make_snapshot
 
