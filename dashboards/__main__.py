@@ -16,9 +16,9 @@ import uvicorn
 from dashboards.app import UiSettings, build_app
 from dashboards.gateway_client import ANSWER_SECONDS
 from dashboards.http_protocol import bounded, most_connections
-from dashboards.oidc import OidcSettings
-from dashboards.oidc_sign_in import CONFIGURATION, read_oidc
 from dashboards.path_prefix import parse_prefix
+from dashboards.sign_in.company import CONFIGURATION, read_oidc
+from dashboards.sign_in.oidc import OidcSettings
 
 PARENT_SECONDS = 1.0
 LAST_PORT = 65_535

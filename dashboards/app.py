@@ -17,16 +17,16 @@ from starlette.types import ASGIApp
 
 from dashboards.export import build_export
 from dashboards.gateway_client import ANSWER_SECONDS, GatewayClient, open_gateway
-from dashboards.oidc import OidcProvider, OidcSettings
-from dashboards.oidc_sign_in import PATHS as OIDC_PATHS
-from dashboards.oidc_sign_in import build_oidc
 from dashboards.pages import build_pages
 from dashboards.path_prefix import Prefixed, prefix_of
-from dashboards.rules_assist import build_rules_assist
+from dashboards.rules.assist import build_rules_assist
 from dashboards.security import OPEN, Guarded
-from dashboards.session_files import SessionFiles
-from dashboards.sessions import Sessions, SignInLimit
-from dashboards.sign_in import build_sign_in
+from dashboards.sign_in.company import PATHS as OIDC_PATHS
+from dashboards.sign_in.company import build_oidc
+from dashboards.sign_in.forms import build_sign_in
+from dashboards.sign_in.oidc import OidcProvider, OidcSettings
+from dashboards.sign_in.session_files import SessionFiles
+from dashboards.sign_in.sessions import Sessions, SignInLimit
 
 HERE = Path(__file__).parent
 MARK = HERE / "static" / "mark.svg"

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from dashboards import display
-from dashboards.key_form import last_day
+from dashboards.forms.key_text import last_day
 from dashboards.limit_words import limits_text
 
 

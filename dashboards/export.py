@@ -11,7 +11,7 @@ from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnre
 from dashboards.pages.explorer import FILTERS
 from dashboards.periods import Period
 from dashboards.security import session_cookie
-from dashboards.sessions import Sessions
+from dashboards.sign_in.sessions import Sessions
 
 Report = Literal["costs", "focus", "utilisation"]
 Format = Literal["csv", "parquet"]

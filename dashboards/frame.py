@@ -13,12 +13,12 @@ from starlette.requests import Request
 
 from dashboards import display, markup
 from dashboards.charts import Options
-from dashboards.destination import sign_in_address
-from dashboards.form_problem import form_problem, in_form_words
+from dashboards.forms.problem import form_problem, in_form_words
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
 from dashboards.periods import PRESETS, Period, below_ui, link, parse_period, preset
-from dashboards.sessions import Session
 from dashboards.shown_early import shown_early
+from dashboards.sign_in.destination import sign_in_address
+from dashboards.sign_in.sessions import Session
 
 FIRST_REQUEST = """\
 curl {gateway}/v1/chat/completions \\

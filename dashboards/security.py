@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dashboards.destination import sign_in_address
+from dashboards.sign_in.destination import sign_in_address
 
 COOKIE = "breakeven_session"
 EVENTS = "/ui/_nicegui_ws/"

@@ -5,7 +5,6 @@ from fastapi.responses import RedirectResponse, Response
 from nicegui import ui
 from starlette.requests import Request
 
-from dashboards.destination import sign_in_address
 from dashboards.frame import PageSpec, show, view_of
 from dashboards.gateway_client import GatewayClient
 from dashboards.pages import (
@@ -25,7 +24,8 @@ from dashboards.pages import (
     utilisation,
 )
 from dashboards.security import session_cookie
-from dashboards.sessions import Sessions
+from dashboards.sign_in.destination import sign_in_address
+from dashboards.sign_in.sessions import Sessions
 
 PAGE_SECONDS = 10.0
 """How long building a page may take, in addition to one answer of the gateway."""

@@ -10,7 +10,7 @@ from typing import Any
 from nicegui import ui
 
 from dashboards import display, markup
-from dashboards.form_problem import form_problem
+from dashboards.forms.problem import form_problem
 from dashboards.frame import View, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column

@@ -7,7 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from dashboards import break_even_answer, charts, display, markup
-from dashboards.form_problem import in_form_words
+from dashboards.forms.problem import in_form_words
 from dashboards.frame import View, chart, first_request, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.levers import LEVERS

@@ -11,15 +11,15 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from dashboards import charts, display, markup
-from dashboards.form_problem import WrongField, form_problem, form_word
+from dashboards.forms.kept import KeptForm
+from dashboards.forms.marked_fields import MarkedFields
+from dashboards.forms.one_press import on_press
+from dashboards.forms.problem import WrongField, form_problem, form_word
+from dashboards.forms.typed_amounts import typed_usd
 from dashboards.frame import View, chart, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
-from dashboards.kept_form import KeptForm
 from dashboards.list_page import LONGEST_FIND, MOST, ListPage, page_number, pages_of, typed_find
-from dashboards.marked_fields import MarkedFields
 from dashboards.markup import Cell, Column
-from dashboards.one_press import on_press
-from dashboards.typed_amounts import typed_usd
 
 BUDGETS = "/admin/v1/budgets"
 SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}

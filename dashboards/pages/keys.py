@@ -10,17 +10,18 @@ from urllib.parse import urlencode
 
 from nicegui import ui
 
-from dashboards import display, key_form, markup
-from dashboards.form_problem import form_word
+from dashboards import display, markup
+from dashboards.forms import key_text
+from dashboards.forms.kept import KeptForm
+from dashboards.forms.key_fields import KeyFields
+from dashboards.forms.marked_fields import MarkedFields
+from dashboards.forms.one_press import on_press
+from dashboards.forms.problem import form_word
 from dashboards.frame import View, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
-from dashboards.kept_form import KeptForm
-from dashboards.key_fields import KeyFields
 from dashboards.limit_words import limits_text
 from dashboards.list_page import LONGEST_FIND, ListPage, page_number, pages_of, query_of, typed_find
-from dashboards.marked_fields import MarkedFields
 from dashboards.markup import Cell, Column
-from dashboards.one_press import on_press
 from dashboards.secret_words import is_used, old_secrets_text
 
 KEYS = "/admin/v1/keys"
@@ -153,7 +154,7 @@ def _creator(view: View, models: Sequence[str], list_again: Callable[[], Awaitab
     async def create() -> None:
         try:
             asked = fields.read()
-            key_form.require_to_come(asked["expires_at_us"], time.time_ns() // 1000)
+            key_text.require_to_come(asked["expires_at_us"], time.time_ns() // 1000)
             made = await view.gateway.post(KEYS, {"role": role.value, **asked})
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
             marked.say(refusal(view, error), error)
@@ -263,7 +264,7 @@ def _standing(one: Mapping[str, Any], now_us: int) -> Cell:
     ends_at_us = one["expires_at_us"]
     if ends_at_us is None:
         return Cell("active", tone="good")
-    title, last = f"ends {display.moment(ends_at_us)}", display.day(key_form.last_day(ends_at_us))
+    title, last = f"ends {display.moment(ends_at_us)}", display.day(key_text.last_day(ends_at_us))
     if ends_at_us <= now_us:
         return Cell(f"expired {last}", tone="bad", title=title)
     return Cell(f"until {last}", title=title)
@@ -350,11 +351,11 @@ class _Changer:
 
     async def _save(self) -> None:
         try:
-            change = key_form.changed(self._shown, self._fields.read())
-            key_form.require_to_come(change.get("expires_at_us"), time.time_ns() // 1000)
+            change = key_text.changed(self._shown, self._fields.read())
+            key_text.require_to_come(change.get("expires_at_us"), time.time_ns() // 1000)
             now = await as_it_is(self._view, self._chosen.value)
             if "limits" in change:
-                change["limits"] = key_form.merged(self._shown["limits"], change["limits"], now["limits"])
+                change["limits"] = key_text.merged(self._shown["limits"], change["limits"], now["limits"])
         except (ValueError, GatewayRefused, GatewayUnreachable) as error:
             self._marked.say(refusal(self._view, error), error)
             return

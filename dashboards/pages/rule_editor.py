@@ -10,12 +10,12 @@ from typing import Any, Literal
 from nicegui import ui
 
 from dashboards import markup
+from dashboards.forms.one_press import give_back_focus
 from dashboards.frame import View, grid, html, panel, way_on
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
-from dashboards.one_press import give_back_focus
 from dashboards.pages.replay_result import replay_result
 from dashboards.pages.rule_form import Known, RuleForm
-from dashboards.rules_text import rule_of, where
+from dashboards.rules.text import rule_of, where
 
 RULES = "/admin/v1/rules"
 PAUSE_SECONDS = 0.7

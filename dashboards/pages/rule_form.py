@@ -9,8 +9,8 @@ from nicegui import ui
 
 from dashboards import markup
 from dashboards.frame import grid, html
-from dashboards.rule_fields import Field, rule_fields, with_value
-from dashboards.rules_text import NEW_RULE, NotEditable, Rule, RulesText, moved, split_rules, summary
+from dashboards.rules.fields import Field, rule_fields, with_value
+from dashboards.rules.text import NEW_RULE, NotEditable, Rule, RulesText, moved, split_rules, summary
 
 Change = Callable[[Mapping[str, Any]], None]
 

@@ -6,10 +6,10 @@ from typing import Any
 from nicegui import ui
 
 from dashboards import display, markup
+from dashboards.forms.one_press import on_press
 from dashboards.frame import View, confirm, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
-from dashboards.one_press import on_press
 from dashboards.pages.rule_editor import RULES, Editor, build_editor, leave
 
 

@@ -6,13 +6,13 @@ from typing import Any
 from nicegui import ui
 
 from dashboards import display, markup
-from dashboards.form_problem import WrongField, form_problem, form_word
+from dashboards.forms.kept import KeptForm
+from dashboards.forms.marked_fields import MarkedFields
+from dashboards.forms.one_press import on_press
+from dashboards.forms.problem import WrongField, form_problem, form_word
 from dashboards.frame import View, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
-from dashboards.kept_form import KeptForm
-from dashboards.marked_fields import MarkedFields
 from dashboards.markup import Cell, Column
-from dashboards.one_press import on_press
 
 LONGEST_PROMPT = 100_000
 CUT = f"The page takes no more than {LONGEST_PROMPT:,} characters: the decision is for those."

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx
 
-from tests.unit.dashboards.identity_provider import IdentityProvider
+from tests.unit.dashboards.sign_in.identity_provider import IdentityProvider
 
 PEOPLE: dict[str, dict[str, Any]] = {
     "Ann": {"sub": "1", "email": "ann@corp.example", "groups": ["controlling"]},

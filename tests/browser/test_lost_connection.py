@@ -13,7 +13,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from dashboards.destination import SIGN_IN, sign_in_address
+from dashboards.sign_in.destination import SIGN_IN, sign_in_address
 from tests.browser.conftest import Running, child, console_errors, drain, ui_command
 from tests.browser.pictures import sign_in, wait_for_page
 from tests.browser.slow_gateway import slow_gateway

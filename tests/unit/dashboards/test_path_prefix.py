@@ -9,8 +9,8 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocket
 
 from dashboards.__main__ import prefix_among
-from dashboards.oidc import OidcSettings
 from dashboards.path_prefix import Prefixed, parse_prefix
+from dashboards.sign_in.oidc import OidcSettings
 
 ISSUER = "http://ui.test/keycloak/auth"
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from dashboards.frame import View
 from dashboards.gateway_client import GatewayClient
 from dashboards.periods import preset
-from dashboards.sessions import Session
+from dashboards.sign_in.sessions import Session
 
 
 class NamedGateway(GatewayClient):

@@ -10,10 +10,10 @@ import httpx
 from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from dashboards.destination import HOME, SIGN_IN, destination_of, sign_in_address
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable, Json
 from dashboards.security import COOKIE
-from dashboards.sessions import FormTokens, Sessions, SignInLimit, counted_as, is_same_secret
+from dashboards.sign_in.destination import HOME, SIGN_IN, destination_of, sign_in_address
+from dashboards.sign_in.sessions import FormTokens, Sessions, SignInLimit, counted_as, is_same_secret
 
 NONCE_COOKIE = "breakeven_form"
 PAGE = """<!doctype html>

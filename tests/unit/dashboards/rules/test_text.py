@@ -5,8 +5,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboards.rule_fields import rule_fields, with_value
-from dashboards.rules_text import NotEditable, moved, render, split_rules, summary, where
+from dashboards.rules.fields import rule_fields, with_value
+from dashboards.rules.text import NotEditable, moved, render, split_rules, summary, where
 from gateway.config.first_files import first_rules
 from gateway.config.settings import EngineSettings
 from gateway.routing.rules import rules_json_schema

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboards.form_problem import field_of, form_problem, in_form_words
+from dashboards.forms.problem import field_of, form_problem, in_form_words
 
 
 @pytest.mark.parametrize(

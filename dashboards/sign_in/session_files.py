@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from dashboards.sessions import IDLE_SECONDS, NOTE_SECONDS, Session
+from dashboards.sign_in.sessions import IDLE_SECONDS, NOTE_SECONDS, Session
 
 
 class SessionFiles:

@@ -14,13 +14,13 @@ from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
 from dashboards.gateway_client import GatewayClient
-from dashboards.oidc import OidcProvider, OidcSettings
-from dashboards.oidc_sign_in import CONFIGURATION, OWN_KEY, build_oidc, read_oidc
 from dashboards.path_prefix import Prefixed
 from dashboards.security import COOKIE
-from dashboards.sessions import Sessions, SignInLimit
-from dashboards.sign_in import build_sign_in
-from tests.unit.dashboards.identity_provider import CLIENT, ISSUER, NOW, SECRET, Gateway, IdentityProvider
+from dashboards.sign_in.company import CONFIGURATION, OWN_KEY, build_oidc, read_oidc
+from dashboards.sign_in.forms import build_sign_in
+from dashboards.sign_in.oidc import OidcProvider, OidcSettings
+from dashboards.sign_in.sessions import Sessions, SignInLimit
+from tests.unit.dashboards.sign_in.identity_provider import CLIENT, ISSUER, NOW, SECRET, Gateway, IdentityProvider
 
 SETTINGS = OidcSettings(
     issuer=ISSUER,

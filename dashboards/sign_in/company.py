@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from dashboards.destination import HOME, destination_of
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
-from dashboards.oidc import RANKS, Attempt, OidcProvider, OidcSettings, Person, SignInFailed
 from dashboards.security import COOKIE
-from dashboards.sessions import LONGEST_SECONDS, Sessions
+from dashboards.sign_in.destination import HOME, destination_of
+from dashboards.sign_in.oidc import RANKS, Attempt, OidcProvider, OidcSettings, Person, SignInFailed
+from dashboards.sign_in.sessions import LONGEST_SECONDS, Sessions
 
 PATHS = frozenset({"/ui/oidc/start", "/ui/oidc/callback"})
 ATTEMPT_COOKIE = "breakeven_oidc"

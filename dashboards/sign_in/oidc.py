@@ -20,7 +20,7 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
-from dashboards.sessions import is_same_secret
+from dashboards.sign_in.sessions import is_same_secret
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"]
 SCOPES = ("openid", "profile", "email")

@@ -4,7 +4,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from dashboards.destination import HOME, SIGN_IN, destination_of, sign_in_address
+from dashboards.sign_in.destination import HOME, SIGN_IN, destination_of, sign_in_address
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import httpx
 from fastapi import APIRouter, Body, Request
 from fastapi.responses import JSONResponse, Response
 
-from dashboards.completion import ANY, Path, complete
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
+from dashboards.rules.completion import ANY, Path, complete
 from dashboards.security import session_cookie
-from dashboards.sessions import Sessions
+from dashboards.sign_in.sessions import Sessions
 
 LONGEST_TEXT = 1_000_000
 FROM: Path = ("rules", ANY, "choose", "from")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from dashboards.session_files import SessionFiles
-from dashboards.sessions import IDLE_SECONDS, LONGEST_SECONDS, Sessions
+from dashboards.sign_in.session_files import SessionFiles
+from dashboards.sign_in.sessions import IDLE_SECONDS, LONGEST_SECONDS, Sessions
 from tests.hand_clock import HandClock
 
 

@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from dashboards.security import COOKIE
-from dashboards.sessions import Sessions, SignInLimit
-from dashboards.sign_in import build_sign_in
+from dashboards.sign_in.forms import build_sign_in
+from dashboards.sign_in.sessions import Sessions, SignInLimit
 
 
 def answer(request: httpx.Request) -> httpx.Response:

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.form_problem import WrongField
-from dashboards.key_form import (
+from dashboards.forms.key_text import (
     changed,
     expires_at_us,
     last_day,
@@ -16,6 +15,7 @@ from dashboards.key_form import (
     require_to_come,
     words,
 )
+from dashboards.forms.problem import WrongField
 from gateway.instants import DAY_US
 
 

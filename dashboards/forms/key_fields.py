@@ -7,9 +7,9 @@ from typing import Any
 from nicegui import ui
 from nicegui.elements.mixins.value_element import ValueElement
 
-from dashboards import key_form
+from dashboards.forms import key_text
+from dashboards.forms.typed_amounts import typed_usd
 from dashboards.limit_words import WINDOWS
-from dashboards.typed_amounts import typed_usd
 
 TEXT = "dense outlined maxlength=64"
 QUOTA = "How many requests a day, a month or in total the models of a tier may answer; breakeven.yaml names the tiers."
@@ -66,14 +66,14 @@ class KeyFields:
         self.tags.set_value(", ".join(key["tags"]))
         allowed = key["allowed_models"] or []
         self.models.set_options(sorted({*self.models.options, *allowed}), value=allowed)
-        self.last_day.set_value(key_form.last_day(key["expires_at_us"]))
+        self.last_day.set_value(key_text.last_day(key["expires_at_us"]))
         limits = key["limits"]
         self.budget.set_value(limits.get("budget_usd") or "")
         self.window.set_value(limits.get("budget_window", "month"))
         self.requests.set_value(limits.get("requests_per_minute"))
         self.tokens.set_value(limits.get("tokens_per_minute"))
         self.at_once.set_value(limits.get("max_parallel_requests"))
-        self.quotas.set_value(key_form.quotas_text(limits.get("tier_quotas", {})))
+        self.quotas.set_value(key_text.quotas_text(limits.get("tier_quotas", {})))
 
     def read(self) -> dict[str, Any]:
         """The key in the fields. Raises WrongField."""
@@ -81,9 +81,9 @@ class KeyFields:
             "name": (self.name.value or "").strip(),
             "team": (self.team.value or "").strip() or None,
             "project": (self.project.value or "").strip() or None,
-            "tags": key_form.words(self.tags.value),
+            "tags": key_text.words(self.tags.value),
             "allowed_models": sorted(self.models.value) or None,
-            "expires_at_us": key_form.expires_at_us(self.last_day.value),
+            "expires_at_us": key_text.expires_at_us(self.last_day.value),
             "limits": self._limits(),
         }
 
@@ -99,6 +99,6 @@ class KeyFields:
         for name, value in numbers.items():
             if value is not None:
                 found[name] = int(value)
-        if quotas := key_form.quotas(self.quotas.value):
+        if quotas := key_text.quotas(self.quotas.value):
             found["tier_quotas"] = quotas
         return found

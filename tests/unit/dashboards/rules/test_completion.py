@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.completion import ANY, Path, complete, place_of
+from dashboards.rules.completion import ANY, Path, complete, place_of
 from gateway.routing.rules import rules_json_schema
 
 FROM: Path = ("rules", ANY, "choose", "from")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dashboards.typed_amounts import typed_usd
+from dashboards.forms.typed_amounts import typed_usd
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import re
 
-from dashboards.form_problem import WrongField
+from dashboards.forms.problem import WrongField
 
 THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d*)?")
 

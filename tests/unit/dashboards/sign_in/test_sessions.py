@@ -1,6 +1,6 @@
 """Sessions end when they should, and guessing gets slower."""
 
-from dashboards.sessions import IDLE_SECONDS, LONGEST_SECONDS, FormTokens, Sessions, SignInLimit
+from dashboards.sign_in.sessions import IDLE_SECONDS, LONGEST_SECONDS, FormTokens, Sessions, SignInLimit
 from tests.hand_clock import HandClock
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from nicegui import ui
 from nicegui.elements.mixins.value_element import ValueElement
 
-from dashboards.form_problem import WrongField, field_of
+from dashboards.forms.problem import WrongField, field_of
 from dashboards.gateway_client import GatewayRefused
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dashboards.completion import resolve
+from dashboards.rules.completion import resolve
 
 Kind = Literal["range", "number", "yes_no", "choice", "choices", "words", "words_or_choice"]
 RANGE = {"at_least", "at_most"}
