@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.report import Bar, build_report
-from gateway.economics.replay import replay
-from gateway.economics.replay_log import LoggedRequest, Served
+from gateway.economics.replay.log import LoggedRequest, Served
+from gateway.economics.replay.replay import replay
 from gateway.ledger.entry import Facts
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
 from gateway.reports.replay_service import scenario_of

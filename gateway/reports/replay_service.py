@@ -8,11 +8,11 @@ import queue
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Protocol
 
-from gateway.economics.replay import Scenario, decide_with, replay
-from gateway.economics.replay_log import LoggedRequest, logged_request_of
-from gateway.economics.replay_outcome import Lengths, ShadowPair, learn_lengths
-from gateway.economics.replay_result import ReplayDiff, Side
-from gateway.economics.replay_snapshot import outcomes_with, price_with
+from gateway.economics.replay.log import LoggedRequest, logged_request_of
+from gateway.economics.replay.outcome import Lengths, ShadowPair, learn_lengths
+from gateway.economics.replay.replay import Scenario, decide_with, replay
+from gateway.economics.replay.result import ReplayDiff, Side
+from gateway.economics.replay.snapshot import outcomes_with, price_with
 from gateway.instants import HOUR_US, moment_of
 from gateway.ledger.entry import OFF_PATH, Entry
 from gateway.money import format_usd, show_usd, usd

@@ -6,7 +6,7 @@ from typing import cast
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.economics.replay_outcome import ShadowPair
+from gateway.economics.replay.outcome import ShadowPair
 from gateway.storage.database import FEEDBACK_LOCK, lock, writing
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.tables.books import circumstances, dimensions, entries

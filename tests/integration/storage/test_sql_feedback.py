@@ -7,7 +7,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.util import await_only
 
-from gateway.economics.replay_outcome import ShadowPair
+from gateway.economics.replay.outcome import ShadowPair
 from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
 from gateway.ledger.entry import JUDGE, SHADOW, Status
 from gateway.storage.sql.feedback import SqlFeedback

@@ -1,7 +1,7 @@
 """The replay benchmark's own month: optimisations must not change decisions or costs."""
 
 from benchmarks.replay import SyntheticLog, build_snapshot
-from gateway.economics.replay import replay
+from gateway.economics.replay.replay import replay
 from gateway.reports.replay_service import scenario_of
 
 

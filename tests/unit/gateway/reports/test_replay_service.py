@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from gateway.economics.errors import EconomicsError
-from gateway.economics.replay import replay
-from gateway.economics.replay_log import logged_request_of
-from gateway.economics.replay_outcome import ShadowPair
+from gateway.economics.replay.log import logged_request_of
+from gateway.economics.replay.outcome import ShadowPair
+from gateway.economics.replay.replay import replay
 from gateway.ledger.entry import Cost, Entry, Status
 from gateway.reports.replay_service import PAGES_AHEAD, ReplayService, scenario_of
 from gateway.reports.replay_views import ReplayResult

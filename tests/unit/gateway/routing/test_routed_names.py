@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from backends.scripted import Outcome, follow
-from gateway.economics.replay import replay
-from gateway.economics.replay_log import logged_request_of
+from gateway.economics.replay.log import logged_request_of
+from gateway.economics.replay.replay import replay
 from gateway.errors import ConfigurationError, ModelNotFound, NoEligibleModel, UpstreamFailed
 from gateway.limits.admission import Admission
 from gateway.limits.values import Rates, SharedLimits

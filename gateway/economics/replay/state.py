@@ -8,7 +8,7 @@ import heapq
 
 import msgspec
 
-from gateway.economics.replay_log import LoggedRequest
+from gateway.economics.replay.log import LoggedRequest
 from gateway.ledger.entry import Facts
 
 

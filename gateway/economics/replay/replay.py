@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from gateway.economics.errors import EconomicsError
-from gateway.economics.replay_log import LoggedRequest, Served, Verified
-from gateway.economics.replay_outcome import ModelOutcome
-from gateway.economics.replay_result import ReplayDiff, Tally
-from gateway.economics.replay_state import SlotChanges
+from gateway.economics.replay.log import LoggedRequest, Served, Verified
+from gateway.economics.replay.outcome import ModelOutcome
+from gateway.economics.replay.result import ReplayDiff, Tally
+from gateway.economics.replay.state import SlotChanges
 from gateway.errors import RequestError
 from gateway.ledger.entry import Facts
 from gateway.routing.decide import decide as decide_by_rules

@@ -5,12 +5,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gateway.economics.replay import Decide, Decided, Scenario, replay
-from gateway.economics.replay_log import LoggedRequest, Served, Verified, logged_request_of
-from gateway.economics.replay_result import ReplayDiff
+from gateway.economics.replay.log import LoggedRequest, Served, Verified, logged_request_of
+from gateway.economics.replay.replay import Decide, Decided, Scenario, replay
+from gateway.economics.replay.result import ReplayDiff
 from gateway.ledger.entry import ESCALATED, Attempt, Facts
 from gateway.routing.snapshot import RequestFacts
-from tests.unit.gateway.economics.replay_builders import BIG, LOCAL, MID, make_logged, price
+from tests.unit.gateway.economics.replay.builders import BIG, LOCAL, MID, make_logged, price
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_intent
 
 ASKED = 7_000

@@ -6,9 +6,9 @@ from dataclasses import replace
 import msgspec
 
 from backends.usage import Usage
-from gateway.economics.replay import PriceServed
-from gateway.economics.replay_log import Served
-from gateway.economics.replay_outcome import ModelOutcome
+from gateway.economics.replay.log import Served
+from gateway.economics.replay.outcome import ModelOutcome
+from gateway.economics.replay.replay import PriceServed
 from gateway.ledger.entry import NO_MEDIA, Media
 from gateway.pricing.price import PricingError, price, price_compute
 from gateway.routing.snapshot import Candidate

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from gateway.economics.replay import Decide, Decided
-from gateway.economics.replay_log import LoggedRequest, Served
+from gateway.economics.replay.log import LoggedRequest, Served
+from gateway.economics.replay.replay import Decide, Decided
 from gateway.ledger.entry import Facts
 from gateway.routing.snapshot import RequestFacts
 

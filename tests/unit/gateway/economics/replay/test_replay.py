@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.economics.errors import EconomicsError
-from gateway.economics.replay import Decide, Decided, PriceServed, Scenario, decide_with, replay
-from gateway.economics.replay_log import LoggedRequest, Served, logged_request_of
-from gateway.economics.replay_outcome import ModelOutcome
-from gateway.economics.replay_result import ReplayDiff
+from gateway.economics.replay.log import LoggedRequest, Served, logged_request_of
+from gateway.economics.replay.outcome import ModelOutcome
+from gateway.economics.replay.replay import Decide, Decided, PriceServed, Scenario, decide_with, replay
+from gateway.economics.replay.result import ReplayDiff
 from gateway.routing.rules_text import parse_rules
 from gateway.routing.snapshot import Candidate, EngineSpeed, Snapshot
-from tests.unit.gateway.economics.replay_builders import (
+from tests.unit.gateway.economics.replay.builders import (
     BIG,
     LOCAL,
     MID,

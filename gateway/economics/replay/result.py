@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gateway.economics.replay_log import LoggedRequest
+from gateway.economics.replay.log import LoggedRequest
 
 
 @dataclass(frozen=True, slots=True)

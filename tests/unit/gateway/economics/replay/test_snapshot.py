@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.economics.replay import Scenario, decide_with, replay
-from gateway.economics.replay_log import Served, logged_request_of
-from gateway.economics.replay_outcome import Lengths, ModelOutcome, ShadowPair, learn_lengths
-from gateway.economics.replay_snapshot import outcomes_with, price_with
+from gateway.economics.replay.log import Served, logged_request_of
+from gateway.economics.replay.outcome import Lengths, ModelOutcome, ShadowPair, learn_lengths
+from gateway.economics.replay.replay import Scenario, decide_with, replay
+from gateway.economics.replay.snapshot import outcomes_with, price_with
 from gateway.ledger.entry import NO_MEDIA, Media
 from gateway.pricing.catalogue import Service
 from gateway.routing.snapshot import CacheWrites
 from tests.builders import make_candidate, make_local, make_prices, make_snapshot
-from tests.unit.gateway.economics.replay_builders import make_logged
+from tests.unit.gateway.economics.replay.builders import make_logged
 from tests.unit.gateway.ledger.builders import make_entry
 
 SNAPSHOT = make_snapshot(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gateway.economics.replay_log import LoggedRequest, Served
+from gateway.economics.replay.log import LoggedRequest, Served
 from gateway.routing.snapshot import ON_DEMAND, CacheWrites
 
 LEAST_COMPARED: Final = 20

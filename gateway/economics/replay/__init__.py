@@ -1,0 +1,1 @@
+"""Logged traffic decided again under other rules, prices, models or GPUs."""
