@@ -1,6 +1,9 @@
 """`breakeven reconcile`: the books beside a provider's own usage or cost export, day by day and model by model."""
 
 import asyncio
+import gzip
+import zlib
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,19 +19,27 @@ from gateway.cli.state import open_state
 from gateway.counted import counted
 from gateway.errors import ConfigurationError
 from gateway.money import show_exact_usd
-from gateway.reports.reconcile_service import book_differences, unbookable, view_of
+from gateway.reports.reconcile_service import book_differences, unbookable, unnamed, view_of
 from gateway.reports.reconcile_views import ReconciledRow, ReconciliationView
 from gateway.reports.reconciliation import Why
 from gateway.storage.sql.adjustments import SqlAdjustments
 
 DAY = ["%Y-%m-%d"]
+TO_CSV = {
+    "Parquet": "turn it into CSV first, for example with DuckDB: COPY (FROM 'bill.parquet') TO 'bill.csv'",
+    "an archive": "unpack it first",
+}
 SINCE = typer.Option("--since", "--from", formats=DAY, help="The first UTC day; the export's when left out.")
 UNTIL = typer.Option("--until", "--to", formats=DAY, help="The day after the last; the export's when left out.")
 
 
 def command(
-    file: Annotated[
-        Path, typer.Argument(help="A usage or cost export of OpenAI, Anthropic or OpenRouter: JSON or CSV.")
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A usage or cost export of OpenAI, Anthropic or OpenRouter, or a bill of Amazon's, Azure's or "
+            "Google's: JSON or CSV, plain or gzipped, in one or more files."
+        ),
     ],
     provider: Annotated[str, typer.Option(help="The provider's name in the books, such as openai or anthropic.")],
     book: Annotated[
@@ -36,18 +47,18 @@ def command(
     ] = None,
     since: Annotated[datetime | None, SINCE] = None,
     until: Annotated[datetime | None, UNTIL] = None,
+    named: Annotated[
+        list[str] | None, typer.Option("--named", help="THEIRS=OURS: which of our models a name of the export means.")
+    ] = None,
     clock_is_right: ClockIsRight = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare the books with a provider's export: ours, theirs, the difference and its likely reason. A month should
     agree within half a per cent."""
-    try:
-        export = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        said = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise ConfigurationError(f"cannot be read: {said}", file=str(file)) from error
+    export = [read_export(file) for file in files]
     days = (since and since.date(), until and until.date())
-    view, booked = asyncio.run(_reconcile(provider, export, days, book, trusts_clock=clock_is_right))
+    asked = _reconcile(provider, export, days, book, names_of(named or []), trusts_clock=clock_is_right)
+    view, booked = asyncio.run(asked)
     if as_json:
         print(view.model_dump_json(indent=2))
     else:
@@ -56,12 +67,36 @@ def command(
             print(said_of(booked, book))
 
 
+def read_export(file: Path) -> str:
+    """The text of a file, which may be gzipped. Raises ConfigurationError."""
+    try:
+        content = file.read_bytes()
+        if content.startswith((b"PAR1", b"PK")):
+            kind = "Parquet" if content.startswith(b"PAR1") else "an archive"
+            raise ConfigurationError(f"cannot be read: it is {kind}; {TO_CSV[kind]}", file=str(file))
+        return (gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        said = (isinstance(error, OSError) and error.strerror) or "it is not text in UTF-8, plain or gzipped"
+        raise ConfigurationError(f"cannot be read: {said}", file=str(file)) from error
+
+
+def names_of(named: Sequence[str]) -> dict[str, str]:
+    """Raises ConfigurationError."""
+    pairs = [text.partition("=") for text in named]
+    for theirs, _, ours in pairs:
+        if not (theirs.strip() and ours.strip()):
+            raise ConfigurationError('--named takes THEIRS=OURS, such as --named "gpt 5.4=my-deployment"')
+    return {theirs: ours for theirs, _, ours in pairs}
+
+
 class Booked(NamedTuple):
-    """How many differences were booked now, were booked under this number before, and cannot be booked."""
+    """How many differences were booked now, were booked under this number before, cannot be booked, and are not because
+    the bill may have them under another name."""
 
     new: int
     before: int
     unbookable: int
+    unnamed: int = 0
 
 
 def said_of(booked: Booked, book: str) -> str:
@@ -74,21 +109,33 @@ def said_of(booked: Booked, book: str) -> str:
         )
     if booked.unbookable:
         said.append(f"{booked.unbookable} cannot be booked: there is no request of ours of that day and model.")
+    if booked.unnamed:
+        said.append(
+            f"{booked.unnamed} were not booked, because a meter that we do not know may be that model: say which with "
+            "--named."
+        )
     return " ".join(said)
 
 
 async def _reconcile(
-    provider: str, export: str, days: tuple[date | None, date | None], book: str | None, *, trusts_clock: bool
+    provider: str,
+    export: Sequence[str],
+    days: tuple[date | None, date | None],
+    book: str | None,
+    named: Mapping[str, str],
+    *,
+    trusts_clock: bool,
 ) -> tuple[ReconciliationView, Booked]:
     async with open_state() as state:
-        compared = await (await state.report_services()).reconciliations.compare(provider, export, *days)
+        compared = await (await state.report_services()).reconciliations.compare(provider, export, *days, named=named)
         view = view_of(compared)
         if book is None:
             return view, Booked(0, 0, 0)
         store = SqlAdjustments(state.database, trusts_clock=trusts_clock)
         new = await book_differences(compared, store, reference=book, author="breakeven reconcile")
-        different, unbooked = sum(bool(row.difference_pico_usd) for row in compared.rows), unbookable(compared)
-        return view, Booked(new, different - new - unbooked, unbooked)
+        different = sum(bool(row.difference_pico_usd) for row in compared.rows)
+        unbooked, held = unbookable(compared), unnamed(compared)
+        return view, Booked(new, different - new - unbooked - held, unbooked, held)
 
 
 def show(view: ReconciliationView, console: Console) -> None:

@@ -7,6 +7,7 @@
 | Anthropic cost report and console CSV | `amount` in cents beside `cost_type`; column `cost_usd` |
 | Anthropic usage report and console CSV | `uncached_input_tokens`; column `usage_input_tokens_no_cache` |
 | OpenRouter's activity API and CSV | `model_permaslug` beside `usage`; columns `Slug`, `BYOK Usage` |
+| a cloud's bill | see cloud_bills.py |
 
 A cost export has dollars but no tokens, a usage export tokens but no dollars: what is missing is None, never zero.
 Calls of a provider's own tools have lines that name the tool and no model.
@@ -16,24 +17,23 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
-from typing import Any, Literal
+from decimal import Decimal
+from typing import Any
 
 from gateway.money import PICO_PER_USD
+from gateway.reports.charged import Charged, Tool, UnknownExport, added_up, model_key, pico_of
+from gateway.reports.cloud_bills import cloud_reader, flat, plain
 
 PICO_PER_CENT = PICO_PER_USD // 100
-MOST_DOLLARS = 10**9
 GROUPED = (
     "ask the API for it again with group_by[]=line_item (OpenAI's costs), model (the usage of both) or "
     "description (Anthropic's costs)"
 )
 """Both APIs sum over all models unless asked to group by model."""
 Row = Mapping[str, Any]
-Tool = Literal["web_searches", "file_searches", "other_tool_calls"]
-"""As the books count them."""
 TOOLS: Mapping[str, Tool] = {
     "web-search": "web_searches",
     "file-search-tool": "file_searches",
@@ -50,24 +50,6 @@ MOST_COLUMNS = 1000
 """Reading and sorting a million names would hold up all requests for seconds."""
 
 
-class UnknownExport(ValueError):
-    """The text is not a supported export, or a line is malformed; the message says which."""
-
-
-@dataclass(frozen=True, slots=True)
-class Charged:
-    """One provider's model on one UTC day. `model` is the provider's name for it, empty if it gives none. For calls of
-    the provider's own tools, `model` is the tool's name and `tool` is what the books count them as."""
-
-    day: date
-    model: str
-    cost_pico_usd: int | None = None
-    requests: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    tool: Tool | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Export:
     """Lines ordered by day and model, and the days covered; days at either end may have no line."""
@@ -76,12 +58,11 @@ class Export:
     lines: tuple[Charged, ...]
 
 
-def parse_export(text: str) -> Export:
-    """Raises UnknownExport."""
-    stripped = text.lstrip("\ufeff \r\n\t")
+def parse_export(*texts: str) -> Export:
+    """One export, of one or more files. Raises UnknownExport."""
     try:
-        read = list(_read_json(stripped) if stripped.startswith(("{", "[")) else _read_csv(stripped))
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, csv.Error, RecursionError) as error:
+        read = [row for text in texts for row in _read(text, is_last=text is texts[-1])]
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, csv.Error, RecursionError) as error:
         if isinstance(error, UnknownExport):
             raise
         raise UnknownExport(f"a line cannot be read: {type(error).__name__} {error}") from error
@@ -89,17 +70,33 @@ def parse_export(text: str) -> Export:
     # Compared with such an export, all our models would look unbilled.
     if lines and not any(line.model and line.tool is None for line in lines):
         raise UnknownExport(f"no line of it names a model; {GROUPED}")
-    return Export(tuple(sorted({day for day, _ in read})), _added_up(lines))
+    return Export(tuple(sorted({day for day, _ in read})), added_up(lines))
 
 
-def _read_json(text: str) -> Iterator[tuple[date, Charged | None]]:
-    """Reads one page of an API, or a list of pages; an empty bucket is a day without a line."""
+def _read(text: str, *, is_last: bool) -> Iterator[tuple[date, Charged | None]]:
+    stripped = text.lstrip("\ufeff \r\n\t")
+    return _read_json(stripped, is_last=is_last) if stripped.startswith(("{", "[")) else _read_csv(stripped)
+
+
+def _documents(text: str) -> list[Any]:
+    """A list, or one document, or one a line, as BigQuery exports rows."""
     try:
         document: Any = json.loads(text, parse_float=Decimal)
     except json.JSONDecodeError as error:
-        raise UnknownExport(f"it is not valid JSON: {error}") from error
-    pages: list[Any] = document if isinstance(document, list) else [document]
-    if pages and pages[-1].get("has_more"):  # the missing days would look unbilled
+        if error.msg != "Extra data":
+            raise UnknownExport(f"it is not valid JSON: {error}") from error
+        return [json.loads(line, parse_float=Decimal) for line in text.splitlines() if line.strip()]
+    return document if isinstance(document, list) else [document]
+
+
+def _read_json(text: str, *, is_last: bool) -> Iterator[tuple[date, Charged | None]]:
+    """Reads one page of an API, or a list of pages; an empty bucket is a day without a line. A cloud's are rows."""
+    pages = _documents(text)
+    if pages and (read_row := cloud_reader(flat(pages[0]))) is not None:
+        for row in pages:
+            yield from read_row(flat(row))
+        return
+    if pages and is_last and pages[-1].get("has_more"):  # the missing days would look unbilled
         raise UnknownExport(
             "the API has more pages of it; fetch those too, each by the `next_page` of the one before, and put all "
             "into one JSON list, in that order"
@@ -133,6 +130,11 @@ def _read_csv(text: str) -> Iterator[tuple[date, Charged | None]]:
         raise UnknownExport(f"no known export has more than {MOST_COLUMNS:,} columns")
     rows = csv.DictReader(io.StringIO(text))
     columns = set(rows.fieldnames or ())
+    if (read_row := cloud_reader(map(plain, columns))) is not None:
+        rows.fieldnames = [plain(name) for name in rows.fieldnames or ()]
+        for row in rows:
+            yield from read_row(row)
+        return
     for needed, read in CSV_READERS.items():
         if needed <= columns:
             for row in rows:
@@ -145,7 +147,7 @@ def _read_csv(text: str) -> Iterator[tuple[date, Charged | None]]:
 def _openai_cost(day: date, result: Row) -> Charged:
     amount = result["amount"]
     _require_dollars(amount["currency"])
-    return _cost(day, _line_item_model(result.get("line_item")), _pico(amount["value"], PICO_PER_USD))
+    return _cost(day, _line_item_model(result.get("line_item")), pico_of(amount["value"]))
 
 
 def _openai_usage(day: date, result: Row) -> Charged:
@@ -164,7 +166,7 @@ def _openai_usage(day: date, result: Row) -> Charged:
 def _anthropic_cost(day: date, result: Row) -> Charged:
     """`amount` is in cents; charges without a model (searches, code execution) have only a type."""
     _require_dollars(result["currency"])
-    return _cost(day, _anthropic_name(result), _pico(result["amount"], PICO_PER_CENT))
+    return _cost(day, _anthropic_name(result), pico_of(result["amount"], PICO_PER_CENT))
 
 
 def _anthropic_usage(day: date, result: Row) -> Charged:
@@ -186,7 +188,7 @@ def _openrouter_activity(day: date, row: Row) -> Charged:
     return Charged(
         day,
         row["model"],
-        _pico(row["usage"], PICO_PER_USD) + _pico(row.get("byok_usage_inference") or 0, PICO_PER_USD),
+        pico_of(row["usage"]) + pico_of(row.get("byok_usage_inference") or 0),
         requests=int(row["requests"]),
         input_tokens=int(row["prompt_tokens"]),
         output_tokens=int(row["completion_tokens"]),
@@ -202,7 +204,7 @@ def _openai_cost_row(day: date, row: Row) -> Charged | None:
     if not row["amount_value"]:
         return None  # an empty day
     _require_dollars(row["amount_currency"])
-    return _cost(day, _line_item_model(row["line_item"]), _pico(row["amount_value"], PICO_PER_USD))
+    return _cost(day, _line_item_model(row["line_item"]), pico_of(row["amount_value"]))
 
 
 def _openai_usage_row(day: date, row: Row) -> Charged | None:
@@ -211,7 +213,7 @@ def _openai_usage_row(day: date, row: Row) -> Charged | None:
 
 def _anthropic_cost_row(day: date, row: Row) -> Charged:
     """The console uses display names, such as `Claude Sonnet 4.5`."""
-    return _cost(day, _anthropic_name(row), _pico(row["cost_usd"] or "0", PICO_PER_USD))
+    return _cost(day, _anthropic_name(row), pico_of(row["cost_usd"] or "0"))
 
 
 def _anthropic_usage_row(day: date, row: Row) -> Charged:
@@ -232,12 +234,6 @@ CSV_READERS: dict[frozenset[str], Callable[[date, Row], Charged | None]] = {
     frozenset({"usage_date_utc", "usage_input_tokens_no_cache", "model_version"}): _anthropic_usage_row,
     frozenset({"Date", "Slug", "Usage", "BYOK Usage"}): _openrouter_activity_row,
 }
-
-
-def model_key(name: str) -> str:
-    """Canonical spelling of a model: lower case, dashes, without the snapshot date."""
-    dashed = re.sub(r"[ ._]+", "-", name.strip().lower())
-    return re.sub(r"-(20\d{6}|20\d\d-\d\d-\d\d|latest)$", "", dashed)
 
 
 def _line_item_model(line_item: str | None) -> str:
@@ -262,18 +258,6 @@ def _require_dollars(currency: str) -> None:
         raise UnknownExport(f"amounts are in {currency!r}; only USD can be compared with the books")
 
 
-def _pico(amount: Any, unit: int) -> int:
-    """Rounds half to even if a provider is finer than a pico-dollar. Raises UnknownExport."""
-    try:
-        number = Decimal(str(amount))
-    except InvalidOperation as error:
-        problem = f"{amount!r} is not an amount such as 1234.56; if a spreadsheet saved the file, take the original one"
-        raise UnknownExport(problem) from error
-    if not number.is_finite() or abs(number) >= MOST_DOLLARS:
-        raise UnknownExport(f"nobody is charged {amount} in a day")
-    return round(number * unit)
-
-
 def _csv_day(row: Row) -> date:
     said = row.get("usage_date_utc") or row.get("start_time_iso") or row.get("Date")
     return _day(said or int(row["start_time"]))
@@ -284,20 +268,3 @@ def _day(start: Any) -> date:
         return datetime.fromtimestamp(start, UTC).date()
     moment = datetime.fromisoformat(str(start).replace("Z", "+00:00"))
     return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
-
-
-def _added_up(lines: Sequence[Charged]) -> tuple[Charged, ...]:
-    sums: dict[tuple[date, str], Charged] = {}
-    for line in lines:
-        key = (line.day, model_key(line.model))
-        sums[key] = line if key not in sums else _plus(sums[key], line)
-    return tuple(replace(sums[key], model=key[1]) for key in sorted(sums))
-
-
-def _plus(one: Charged, other: Charged) -> Charged:
-    names = ("cost_pico_usd", "requests", "input_tokens", "output_tokens")
-    return replace(one, **{name: _sum(getattr(one, name), getattr(other, name)) for name in names})
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else one + other

@@ -1,17 +1,19 @@
 """Compares a provider's export with this deployment's ledger, and books differences. Knows stores' protocols only."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Protocol
 
 from gateway.errors import InvalidRequest
 from gateway.instants import start_of_day_us
 from gateway.money import format_usd, known_usd
-from gateway.reports.invoices import UnknownExport, model_key, parse_export
+from gateway.reports.charged import Charged, UnknownExport, added_up, model_key
+from gateway.reports.invoices import parse_export
+from gateway.reports.meter_names import MeterNames
 from gateway.reports.reconcile_views import ReconcileBody, ReconciledRow, ReconciliationView
-from gateway.reports.reconciliation import Ours, Reconciled, agrees, reconcile
+from gateway.reports.reconciliation import Ours, Reconciled, Why, agrees, reconcile
 from gateway.stores import Difference
 from gateway.sums import ReportStore, Sums, SumsQuery
 
@@ -38,19 +40,28 @@ class Compared:
 class ReconcileService:
     """Answers `/reports/reconcile` and `breakeven reconcile`."""
 
-    def __init__(self, store: ReportStore) -> None:
+    def __init__(self, store: ReportStore, priced_as: Callable[[str], Mapping[str, str]] = lambda _: {}) -> None:
+        """`priced_as` gives, for a provider's models with names of your own, their names in the price list."""
         self._store = store
+        self._priced_as = priced_as
 
     async def reconcile(self, body: ReconcileBody) -> ReconciliationView:
-        return view_of(await self.compare(body.provider, body.export, body.since, body.until))
+        return view_of(await self.compare(body.provider, body.export, body.since, body.until, named=body.named))
 
     async def compare(
-        self, provider: str, export: str, since: date | None = None, until: date | None = None
+        self,
+        provider: str,
+        export: str | Sequence[str],
+        since: date | None = None,
+        until: date | None = None,
+        *,
+        named: Mapping[str, str] | None = None,
     ) -> Compared:
-        """Compares the days from `since` to before `until`, by default those that the export covers. Raises
-        InvalidRequest."""
+        """Compares the days from `since` to before `until`, by default those that the export covers, which may be in
+        several files. `named` says which of our models their names mean. Raises InvalidRequest."""
+        texts = (export,) if isinstance(export, str) else export
         try:
-            theirs = await asyncio.to_thread(parse_export, export)
+            theirs = await asyncio.to_thread(parse_export, *texts)
         except UnknownExport as error:
             raise InvalidRequest(f"This export cannot be read: {error}.", param="export") from error
         if not theirs.lines:
@@ -61,8 +72,9 @@ class ReconcileService:
             raise InvalidRequest("No line of the export is of the days from `since` to `until`.", param="since")
         period = (start_of_day_us(first), start_of_day_us(end))
         query = SumsQuery(*period, ("day", "upstream_model"), {"provider": provider, "is_simulated": "false"})
-        ours, names = _ours(await self._store.sums(query))
-        return Compared(provider, first, end - timedelta(days=1), tuple(reconcile(ours, lines)), names)
+        sums, priced_as = await self._store.sums(query), self._priced_as(provider)
+        rows, names = await asyncio.to_thread(_reconciled, sums, lines, priced_as, named or {})
+        return Compared(provider, first, end - timedelta(days=1), rows, names)
 
 
 def unbookable(compared: Compared) -> int:
@@ -70,12 +82,17 @@ def unbookable(compared: Compared) -> int:
     return sum((row.ours.day, row.ours.model) not in compared.names for row in compared.rows if row.difference_pico_usd)
 
 
+def unnamed(compared: Compared) -> int:
+    """Number of differences that may be one of their meters under another name, and are not booked."""
+    return sum(row.why is Why.another_name for row in compared.rows)
+
+
 async def book_differences(compared: Compared, books: Differences, *, reference: str, author: str) -> int:
     """Books differences as corrections spread over the day's groups, so that each month closes on the real charges."""
     booked = 0
     for row in compared.rows:
         names = compared.names.get((row.ours.day, row.ours.model))
-        if not row.difference_pico_usd or names is None:
+        if not row.difference_pico_usd or names is None or row.why is Why.another_name:
             continue
         difference = Difference(
             since_us=start_of_day_us(row.ours.day),
@@ -110,11 +127,34 @@ def view_of(compared: Compared) -> ReconciliationView:
     )
 
 
-def _ours(sums: Sequence[Sums]) -> tuple[list[Ours], dict[tuple[date, str], tuple[str, ...]]]:
+def _reconciled(
+    sums: Sequence[Sums], lines: Sequence[Charged], priced_as: Mapping[str, str], named: Mapping[str, str]
+) -> tuple[tuple[Reconciled, ...], dict[tuple[date, str], tuple[str, ...]]]:
+    name_of = model_key
+    if any(line.is_meter for line in lines):
+        meters = MeterNames((row.group["upstream_model"] or "" for row in sums), priced_as)
+        name_of = meters.of_ours
+        lines = [replace(line, model=meters.of_meter(line.model)) if line.is_meter else line for line in lines]
+    ours, names = _ours(sums, name_of)
+    theirs = added_up(_renamed(lines, named, {row.model for row in ours}))
+    return tuple(reconcile(ours, theirs)), names
+
+
+def _renamed(lines: Sequence[Charged], named: Mapping[str, str], ours: set[str]) -> list[Charged]:
+    keys = {model_key(theirs): model_key(mine) for theirs, mine in named.items()}
+    for name in sorted(set(keys.values()) - ours):
+        problem = f"no model of ours is called {name!r} on these days; they are {', '.join(sorted(ours)) or '(none)'}"
+        raise InvalidRequest(f"{problem}.", param="named")
+    return [replace(line, model=keys.get(model_key(line.model), line.model)) for line in lines]
+
+
+def _ours(
+    sums: Sequence[Sums], name_of: Callable[[str], str]
+) -> tuple[list[Ours], dict[tuple[date, str], tuple[str, ...]]]:
     """Our sums by day and canonical model name, for which several names may be in use."""
     groups: dict[tuple[date, str], list[Sums]] = {}
     for row in sums:
-        key = date.fromisoformat(row.group["day"] or ""), model_key(row.group["upstream_model"] or "")
+        key = date.fromisoformat(row.group["day"] or ""), name_of(row.group["upstream_model"] or "")
         groups.setdefault(key, []).append(row)
     names = {key: tuple(sorted({row.group["upstream_model"] or "" for row in rows})) for key, rows in groups.items()}
     return [_day(day, model, rows) for (day, model), rows in groups.items()], names

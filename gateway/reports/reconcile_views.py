@@ -9,10 +9,11 @@ MOST_CHARACTERS = 30_000_000
 
 
 class ReconcileBody(BaseModel):
-    """`export` is the text of a usage or cost export of OpenAI, Anthropic or OpenRouter, JSON or CSV.
+    """`export` is the text of a usage or cost export of OpenAI, Anthropic or OpenRouter, or of a bill of Amazon's,
+    Azure's or Google's, JSON or CSV.
 
     `provider` is the provider's name in the ledger. `since` and `until` (exclusive) default to the days that the
-    export covers.
+    export covers. `named` maps names of the export to the model names of this answer's rows that they mean.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -21,6 +22,7 @@ class ReconcileBody(BaseModel):
     export: str = Field(max_length=MOST_CHARACTERS)
     since: date | None = None
     until: date | None = None
+    named: dict[str, str] = Field(default_factory=dict, max_length=1000)
 
 
 class ReconciledRow(BaseModel):

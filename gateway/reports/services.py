@@ -76,6 +76,10 @@ def build_report_services(
     async def rented() -> list[RentHistory]:
         return histories(await rents.rents() or present_rents(deployment().settings))
 
+    def priced_as(provider: str) -> dict[str, str]:
+        models = [model for model in snapshot().candidates.values() if model.provider == provider]
+        return {model.upstream_model: model.priced_as for model in models if model.priced_as}
+
     books = Books(store, BooksOf(snapshot, rented, now_us))
     compared = BreakEvenOf(
         snapshot, lambda: own_engine_plan(deployment().settings.engine), lambda: throughput(deployment().curve)
@@ -88,6 +92,6 @@ def build_report_services(
         reports=reports,
         forecasts=forecasts,
         files=ReportFiles(store, books, reports, forecasts),
-        reconciliations=ReconcileService(store),
+        reconciliations=ReconcileService(store, priced_as),
         what_ifs=WhatIfService(store, books, asked),
     )

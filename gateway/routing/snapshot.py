@@ -60,6 +60,8 @@ class Candidate:
     speed: EngineSpeed | None
     typical_time_to_first_token_seconds: float = 0.0
     cache_writes: CacheWrites = ON_DEMAND
+    priced_as: str | None = None
+    """Its name in the price list, if the rules say that it is another."""
     specialty: Specialty | None = field(init=False)
     """What it does instead of writing text."""
 

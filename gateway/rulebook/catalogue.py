@@ -106,6 +106,7 @@ class Catalogue:
             prices=known,
             speed=backend.speed,
             cache_writes=self._cache_writes(spec, known),
+            priced_as=spec.priced_as,
         )
 
     def _cache_writes(self, spec: ModelSpec, prices: ModelPrices | None) -> CacheWrites:

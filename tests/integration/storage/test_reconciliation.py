@@ -9,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.errors import InvalidRequest
 from gateway.ledger.entry import Attempt, Cost, PaidTo
-from gateway.reports.reconcile_service import ReconcileService, book_differences, unbookable, view_of
+from gateway.reports.reconcile_service import ReconcileService, book_differences, unbookable, unnamed, view_of
 from gateway.reports.reconcile_views import ReconcileBody
+from gateway.reports.reconciliation import Why
 from gateway.storage.database import open_database
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.audit import SqlAuditLog
@@ -204,3 +205,52 @@ async def test_days_at_the_ends_of_a_period_are_compared_though_they_have_no_lin
     assert [(row.day.day, row.difference_usd) for row in view.rows] == [(1, "1.000000000000"), (3, "-0.000243000000")]
     with pytest.raises(InvalidRequest, match="No line of the export"):
         await service.compare("openai", HEADER + line("1"), date(2026, 2, 1), date(2026, 3, 1))
+
+
+AZURE = "date,meterCategory,meterSubCategory,meterName,chargeType,billingCurrency,costInBillingCurrency\n"
+FOUNDRY = "01/01/2026,Foundry Models,Azure OpenAI GPT5"
+
+
+async def test_a_clouds_meters_are_compared_and_booked_with_the_deployments_that_they_bill(engine: AsyncEngine) -> None:
+    """Deployments have names of your own, and two regions' are billed as one model."""
+    at = int(datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
+    names = ("azure/chat-eu", "azure/chat-us", "azure/gpt-5.4-nano", "azure/codex")
+    entries = [
+        make_entry(n, intent=make_intent(n, accepted_at_us=at), provider="azure", upstream_model=name)
+        for n, name in enumerate(names)
+    ]
+    await SqlLedger(engine).insert(entries)
+    priced_as = {"azure/chat-eu": "openai/gpt-5.4-mini", "azure/chat-us": "openai/gpt-5.4-mini"}
+    service = ReconcileService(SqlReports(engine), lambda provider: priced_as if provider == "azure" else {})
+    export = AZURE + (
+        f"{FOUNDRY},5.4 mini inp Gl 1M Tokens,Usage,USD,0.0003\n"
+        f"{FOUNDRY},5.4 mini cd Inp Dz 1M Tokens,Usage,USD,0.000186000001\n"
+        f"{FOUNDRY},5.4 nano opt Gl 1M Tokens,Usage,USD,0.02\n"
+        f"{FOUNDRY},5.3 codex opt Gl 1M Tokens,Usage,USD,0.5\n"
+    )
+    compared = await service.compare("azure", export)
+    assert [(row.ours.model, row.ours.requests, row.difference_pico_usd, row.why) for row in compared.rows] == [
+        ("codex", 1, -COST, Why.another_name),
+        ("gpt-5-3-codex", 0, 500_000_000_000, Why.not_ours),
+        ("gpt-5-4-mini", 2, 1, Why.agrees),
+        ("gpt-5-4-nano", 1, 20_000_000_000 - COST, Why.unexplained),
+    ]
+    books = SqlAdjustments(engine)
+    assert await book_differences(compared, books, reference="INV-7", author="ada") == 2
+    assert (unbookable(compared), unnamed(compared)) == (1, 1)
+    paid = await SqlReports(engine).sums(SumsQuery(at, at + 86_400_000_000, ("upstream_model",)))
+    costs = {row.group["upstream_model"]: row.corrected_cost_pico_usd for row in paid}
+    assert (costs["azure/codex"], costs["azure/gpt-5.4-nano"]) == (COST, 20_000_000_000)
+    assert costs["azure/chat-eu"] + costs["azure/chat-us"] == 486_000_001
+
+    named = {"gpt 5.3 codex": "codex"}
+    body = ReconcileBody(provider="azure", export=export, named=named)
+    view = await service.reconcile(body)
+    assert next((row.model, row.difference_usd) for row in view.rows) == ("codex", "0.499757000000")
+    compared = await service.compare("azure", export, named=named)
+    assert await book_differences(compared, books, reference="INV-7", author="ada") == 1
+    assert view_of(await service.compare("azure", export, named=named)).difference_usd == "0.000000000000"
+    with pytest.raises(
+        InvalidRequest, match="no model of ours is called 'gpt-9' on these days; they are codex, gpt-5-4-"
+    ):
+        await service.compare("azure", export, named={"x": "gpt-9"})

@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import gzip
 import io
 import json
 from datetime import UTC, date, datetime
@@ -220,6 +221,37 @@ def test_reconcile_reads_a_file(tmp_path: Path) -> None:
     assert "before" not in said
     with pytest.raises(ConfigurationError, match=r"cannot be read: No such file or directory$"):
         run_cli("reconcile", str(tmp_path / "none.csv"), "--provider", "openai")
-    file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigurationError, match="not text in UTF-8"):
-        run_cli("reconcile", str(file), "--provider", "openai")
+    for content, problem in (
+        (b"\xff\xfe", "not text in UTF-8"),
+        (b"\x1f\x8bnothing", "not text in UTF-8, plain or gzipped"),
+        (b"PAR1\x15", "it is Parquet; turn it into CSV first"),
+        (b"PK\x03\x04", "it is an archive; unpack it first"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(ConfigurationError, match=problem):
+            run_cli("reconcile", str(file), "--provider", "openai")
+
+
+CUR = (
+    "line_item_line_item_type,line_item_usage_start_date,line_item_product_code,line_item_usage_type,"
+    "line_item_unblended_cost\n"
+)
+
+
+def test_reconcile_reads_the_parts_of_a_clouds_bill_gzipped_or_not(tmp_path: Path) -> None:
+    one, other = tmp_path / "1.csv.gz", tmp_path / "2.csv"
+    row = "Usage,2026-11-02T00:00:00Z,AmazonBedrock,USE1-Claude4.6Sonnet-input-tokens,0.5\n"
+    one.write_bytes(gzip.compress((CUR + row).encode()))
+    other.write_text(CUR + row.replace("0.5", "0.25"))
+    view = json.loads(run_cli("reconcile", str(one), str(other), "--provider", "bedrock", "--json"))
+    assert [(row["model"], row["their_usd"]) for row in view["rows"]] == [("claude4-6sonnet", "0.750000000000")]
+    asked = ("reconcile", str(other), "--provider", "bedrock", "--named")
+    with pytest.raises(InvalidRequest, match=r"no model of ours is called 'x' on these days; they are \(none\)"):
+        run_cli(*asked, "claude4-6sonnet=x")
+    with pytest.raises(ConfigurationError, match="--named takes THEIRS=OURS"):
+        run_cli(*asked, "claude4-6sonnet")
+    said = said_of(Booked(1, 0, 0, 2), "INV-1")
+    assert said == (
+        "1 difference booked under 'INV-1'. 2 were not booked, because a meter that we do not know may be that model: "
+        "say which with --named."
+    )

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.reports.invoices import Charged, UnknownExport, model_key, parse_export
+from gateway.reports.charged import Charged, UnknownExport, model_key
+from gateway.reports.invoices import parse_export
 from gateway.reports.reconciliation import Ours, Why, reconcile
 
 DAY = date(2026, 11, 3)
