@@ -117,6 +117,7 @@ class OpenAICompatibleBackend(HttpBackend):
         super().__init__(name, base_url, headers, client=client)
         self._urls = {operation: join_url(base_url, path) for operation, path in paths.items()}
         self._dialect = dialect
+        self._untold = replace(dialect, lacks=dialect.lacks | {"stream_options"}, asks_for_usage=False)
         self._native = replace(
             PLAIN,
             models_think=dialect.models_think,
@@ -127,6 +128,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._max_running = max_running
         self._answer_no_chats: set[str] = set()  # models, learned from their errors
         self._tell_no_summary: set[str] = set()
+        self._tell_no_usage: set[str] = set()
         self._encrypt_nothing: set[str] = set()
         self._mends: dict[str, tuple[Mend, ...]] = {}  # by model
         self._efforts: dict[tuple[str, str], str] = {}  # by model and what is asked for
@@ -213,7 +215,7 @@ class OpenAICompatibleBackend(HttpBackend):
         return await self._exchange_chat(call, exchange)
 
     def _body(self, call: Call) -> bytes:
-        body = build_body(call, self._dialect)
+        body = build_body(call, self._untold if call.upstream_model in self._tell_no_usage else self._dialect)
         efforts = self._efforts if EFFORT in body else None
         if efforts and (told := efforts.get((call.upstream_model, effort_of(body) or ""))):
             body = with_effort(body, told)
@@ -256,8 +258,7 @@ class OpenAICompatibleBackend(HttpBackend):
             if asked and told:
                 self._efforts[model, asked] = told
             if is_told_no_options:
-                lacks = self._dialect.lacks | {"stream_options"}
-                self._dialect = replace(self._dialect, lacks=lacks, asks_for_usage=False)
+                self._tell_no_usage.add(model)
             return reply
 
     def _offered_effort(self, body: bytes, refusal: UpstreamRejected) -> tuple[str, str] | None:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import aclosing, suppress
 
+import msgspec
 import pytest
 
 from backends.dialects import dialect_of
@@ -119,12 +120,14 @@ ROLE_REFUSED = b'{"error":{"message":"Invalid value: \'stream_options\'","param"
 
 
 async def test_a_server_without_stream_options_streams_without_them() -> None:
-    """No stream of such a server arrived: the gateway asks for usage with each."""
-    answers = (Raw((NO_OPTIONS,), status=400, headers=JSON), Outcome(), Outcome())
+    """No stream of such a server arrived: the gateway asks for usage with each. Of a server of many models only one
+    may be so, and the others' streams would be booked by estimates."""
+    answers = (Raw((NO_OPTIONS,), status=400, headers=JSON), Outcome(), Outcome(), Outcome())
     async with ScriptedProvider(*answers) as provider, aclosing(make_backend(provider)) as backend:
         await read_stream.collect(backend, make_call())
         await read_stream.collect(backend, make_call(body=b'{"stream":true,"stream_options":{"include_usage": true}}'))
-        assert [b"stream_options" in request.body for request in provider.received] == [True, False, False]
+        await read_stream.collect(backend, msgspec.structs.replace(make_call(), upstream_model="another"))
+        assert [b"stream_options" in request.body for request in provider.received] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(
