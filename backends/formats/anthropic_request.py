@@ -225,11 +225,12 @@ def _cached(block: Fields, cache_control: Fields | None) -> Fields:
 
 def _tool(tool: Tool, *, keeps_strict: bool) -> Fields:
     """A strict tool whose schema Anthropic cannot enforce keeps its schema but loses `strict`."""
-    said: Fields = {"name": tool.name, "input_schema": tool.parameters}
+    parameters = schema_subset.as_one_object(tool.parameters)
+    said: Fields = {"name": tool.name, "input_schema": parameters}
     said |= {"description": tool.description} if tool.description else {}
     if tool.is_strict and keeps_strict:
         with suppress(OpenObject, RecursionError):
-            said |= {"input_schema": schema_subset.for_anthropic(tool.parameters), "strict": True}
+            said |= {"input_schema": schema_subset.for_anthropic(parameters), "strict": True}
     return _cached(said, tool.cache_control)
 
 

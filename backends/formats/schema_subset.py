@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.formats.json_objects import Fields, objects_of, text_of
+from backends.formats.json_objects import Fields, objects_of, part_of, text_of
 
 _KEPT: Final = ("type", "const", "title", "description", "required", "default")
 _LISTS: Final[Mapping[str, str]] = {"anyOf": "anyOf", "oneOf": "anyOf", "allOf": "allOf"}
@@ -81,6 +81,52 @@ def _described(made: Fields, schema: Fields) -> Fields:
     text = ", ".join(f"{name}: {msgspec.json.encode(one).decode()}" for name, one in left.items())
     said = made.get("description")
     return made | {"description": f"{said}\n\n{{{text}}}" if isinstance(said, str) and said else f"{{{text}}}"}
+
+
+def as_one_object(parameters: Fields) -> Fields:
+    """A function's parameters as an object without alternatives at its root, where Anthropic takes none: it has the
+    members of all of them, and a sentence on which belong together. What is inside an alternative stays."""
+    root = _resolved(parameters, parameters)
+    if _LISTS.keys().isdisjoint(root):
+        return {"type": "object"} | root
+    own = {name: one for name, one in root.items() if name not in _LISTS}
+    parts, needed, said = [own], _required(own), [text_of(own, "description")]
+    for name in _LISTS:
+        once = {str(one.get("$ref", place)): one for place, one in enumerate(objects_of(root.get(name)))}
+        if ways := [_resolved(one, parameters) for one in once.values()]:
+            parts += ways
+            needed |= (set.union if name == "allOf" else set.intersection)(*map(_required, ways))
+            said += [] if name == "allOf" else [_belonging_together(ways)]
+    members: dict[str, dict[bytes, object]] = {}
+    for name, member in (item for one in parts for item in part_of(one, "properties").items()):
+        members.setdefault(name, {})[msgspec.json.encode(member)] = member
+    properties = {
+        name: next(iter(found.values())) if len(found) == 1 else {"anyOf": list(found.values())}
+        for name, found in members.items()
+    }
+    required = [name for name in properties if name in needed]
+    optional: Fields = {"required": required, "description": "\n\n".join(filter(None, said))}
+    return {"type": "object"} | own | {"properties": properties} | {k: v for k, v in optional.items() if v}
+
+
+def _resolved(schema: Fields, root: Fields) -> Fields:
+    """With the definition that it refers to in place of the reference, if that is one of the root's."""
+    reference = text_of(schema, "$ref") or ""
+    place, _, name = reference.removeprefix("#/").partition("/")
+    found = part_of(root, place).get(name) if place in _DEFINITIONS else None
+    if not isinstance(found, dict):
+        return schema
+    return cast(Fields, found) | {name: one for name, one in schema.items() if name != "$ref"}
+
+
+def _required(schema: Fields) -> set[str]:
+    names = schema.get("required")
+    return {one for one in cast(list[object], names) if isinstance(one, str)} if isinstance(names, list) else set()
+
+
+def _belonging_together(ways: list[Fields]) -> str:
+    named = [f"({', '.join(members)})" for one in ways if (members := part_of(one, "properties"))]
+    return f"The members in one of these pairs of brackets belong together: {' or '.join(named)}." if named else ""
 
 
 def for_openai(parameters: Fields) -> Fields:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from typing import cast
 
 import pytest
 
@@ -242,6 +243,17 @@ def test_a_strict_tool_whose_arguments_cannot_be_held_goes_without_the_promise()
     free: Json = {"type": "object", "properties": {"any": {"type": "object"}}}
     tool: Json = {"type": "function", "function": {"name": "f", "parameters": free, "strict": True}}
     assert translate({"tools": [tool]})["tools"] == [{"name": "f", "input_schema": free}]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_no_tool_has_alternatives_at_its_root(strict: bool) -> None:
+    """Claude refuses every turn with one such tool (cantinarr #497)."""
+    one, other = ({"type": "object", "properties": {name: {"type": "string"}}} for name in "ab")
+    function = {"name": "f", "parameters": {"oneOf": [one, other]}, "strict": strict}
+    [tool] = cast(list[Json], translate({"tools": [{"type": "function", "function": function}]})["tools"])
+    schema = cast(Json, tool["input_schema"])
+    assert list(cast(Json, schema["properties"])) == ["a", "b"]
+    assert (schema["type"], schema.keys() & {"anyOf", "oneOf", "allOf"}) == ("object", set())
 
 
 def test_a_schema_nested_too_deeply_is_refused() -> None:

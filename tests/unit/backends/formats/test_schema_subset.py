@@ -1,10 +1,11 @@
 """JSON schemas reduced to the subset that Anthropic and OpenAI's `strict` accept."""
 
 import json
+from typing import cast
 
 import pytest
 
-from backends.formats.schema_subset import OpenObject, for_anthropic, for_openai, is_strict
+from backends.formats.schema_subset import OpenObject, as_one_object, for_anthropic, for_openai, is_strict
 
 Json = dict[str, object]
 CLOSED: Json = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
@@ -61,6 +62,61 @@ def test_a_tool_may_have_no_parameters() -> None:
     assert for_anthropic({"type": "object", "properties": {}}) == closed
     with pytest.raises(OpenObject):
         for_anthropic({"type": "object", "additionalProperties": True})
+
+
+ADD: Json = {
+    "type": "object",
+    "properties": {"action": {"const": "add"}, "id": {"type": "integer"}, "text": {"type": "string"}},
+    "required": ["action", "id", "text"],
+}
+DROP: Json = {
+    "type": "object",
+    "properties": {"action": {"const": "drop"}, "id": {"type": "integer"}},
+    "required": ["action", "id"],
+}
+TOGETHER = "The members in one of these pairs of brackets belong together: (action, id, text) or (action, id)."
+EITHER: Json = {
+    "type": "object",
+    "description": TOGETHER,
+    "properties": {
+        "action": {"anyOf": [{"const": "add"}, {"const": "drop"}]},
+        "id": {"type": "integer"},
+        "text": {"type": "string"},
+    },
+    "required": ["action", "id"],
+}
+DEFINED: Json = {"$defs": {"Add": ADD, "Drop": DROP}}
+REFERRED: list[Json] = [{"$ref": "#/$defs/Add"}, {"$ref": "#/$defs/Drop"}, {"$ref": "#/$defs/Add"}]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"oneOf": [ADD, DROP]}, EITHER),
+        ({"type": "object", "anyOf": REFERRED} | DEFINED, EITHER | DEFINED),
+        ({"$ref": "#/$defs/Any", "$defs": {"Any": {"anyOf": [ADD, DROP]}}}, None),
+        (
+            {"allOf": [DROP, CLOSED], "description": "d", "required": ["a"]},
+            {
+                "type": "object",
+                "description": "d",
+                "properties": cast(Json, DROP["properties"]) | {"a": {"type": "integer"}},
+                "required": ["action", "id", "a"],
+            },
+        ),
+        ({"anyOf": [], "properties": {"a": {}}}, {"type": "object", "properties": {"a": {}}}),
+        ({"$ref": "#/$defs/Add"} | DEFINED, ADD | DEFINED),
+        ({"$ref": "https://x/y"}, {"$ref": "https://x/y", "type": "object"}),
+        ({}, {"type": "object"}),
+        (CLOSED, CLOSED),
+        (EITHER, EITHER),
+    ],
+)
+def test_anthropic_takes_no_alternatives_at_the_root_of_parameters(parameters: Json, said: Json | None) -> None:
+    came = json.dumps(parameters)
+    made = as_one_object(parameters)
+    assert json.dumps(parameters) == came, "what the caller sent stays for whoever is asked next"
+    assert {name: one for name, one in made.items() if said or name != "$defs"} == (EITHER if said is None else said)
 
 
 LIST: Json = {"type": "array"}
