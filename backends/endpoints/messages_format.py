@@ -117,6 +117,11 @@ def keeps_reasoning(body: bytes) -> bool:
     return bool(fields.get("tools")) or part_of(fields, "thinking").get("type", "disabled") != "disabled"
 
 
+def chat_messages(message: Fields) -> list[Fields]:
+    """One message as a chat's. Raises as `chat_body_from_messages`."""
+    return [name_thoughts(said, ()) for said in _messages({"messages": [message]})]
+
+
 def own_name(body: bytes, sent: str) -> str:
     """The caller's own name of a function that the chat may have renamed."""
     if not may_be_renamed(sent):

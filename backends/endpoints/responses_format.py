@@ -71,9 +71,12 @@ def is_taken_as_chat(refusal: UpstreamRejected) -> bool:
     return is_missing or mend_for(refusal.body) is not None or _TAKEN_AS_CHAT.search(refusal.body) is not None
 
 
-def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = (), takes_effort: bool = True) -> bytes:
+def chat_body_from_responses(
+    body: bytes, *, thoughts: tuple[str, ...] = (), takes_effort: bool = True, keeps_custom: bool = False
+) -> bytes:
     """The equivalent OpenAI chat body, with past reasoning under the names in `thoughts`, since other backends reject
-    it, and the effort if `takes_effort`, since some clients send one to any model.
+    it, and the effort if `takes_effort`, since some clients send one to any model. `keeps_custom`: custom tools and
+    their calls stay what they are, and do not become functions.
     Raises UpstreamRejected, naming the field; Untranslatable if other backends could serve it."""
     fields = decode_object(body)
     if fields is None:
@@ -86,7 +89,7 @@ def chat_body_from_responses(body: bytes, *, thoughts: tuple[str, ...] = (), tak
     if fields.get("moderation"):
         raise untranslatable("moderation", "only OpenAI moderates answers as they are generated; use one of its models")
     chat: Fields = {name: fields[name] for name in SAME if fields.get(name) is not None}
-    tools = parse_tools(fields)
+    tools = parse_tools(fields, keeps_custom=keeps_custom)
     chat["messages"] = [name_thoughts(message, thoughts) for message in _shown_apart(_messages(fields, tools))]
     if not chat["messages"]:
         raise invalid("input", "needs at least one item")
@@ -184,6 +187,10 @@ def _call(fields: Fields, tools: Tools, where: str) -> Fields:
     _require_name(fields, "name", where)
     _require_name(fields, "call_id", where)
     is_custom = fields.get("type") == "custom_tool_call"
+    if is_custom and tools.keeps_custom:
+        custom = {"name": fields.get("name"), "input": fields.get("input")}
+        made: Fields = {"id": fields.get("call_id"), "type": "custom", "custom": custom}
+        return {"role": "assistant", "content": None, "tool_calls": [made]}
     arguments = arguments_of(fields.get("input")) if is_custom else fields.get("arguments")
     function = {"name": tools.function_of(fields), "arguments": arguments}
     call = {"id": fields.get("call_id"), "type": "function", "function": function}
@@ -259,7 +266,8 @@ def _tool_choice(choice: object, tools: Tools) -> object:
         raise untranslatable("tool_choice", "this model supports only auto, none, required or a function")
     if not text_of(fields, "name"):
         raise invalid("tool_choice.name", "must be a function's name")
-    return {"type": "function", "function": {"name": tools.function_of(fields)}}
+    kind = "custom" if tools.keeps_custom and fields.get("type") == "custom" else "function"
+    return {"type": kind, kind: {"name": tools.function_of(fields)}}
 
 
 def _response_format(wanted: object) -> Fields | None:

@@ -43,7 +43,8 @@ class Tools:
     """The tools of one request by the names of their chat functions: the tool's own name, prefixed with its namespace
     if several tools share it, as chats take it."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+    def __init__(self, tools: Iterable[Tool], *, keeps_custom: bool = False) -> None:
+        self.keeps_custom = keeps_custom
         found = list(tools)
         count = Counter(tool.name for tool in found)
         self._by_function = {
@@ -62,7 +63,9 @@ class Tools:
         allowed = None if not is_among_some(choice) else list_of(cast(Fields, choice).get("tools"), "tool_choice.tools")
         names = None if allowed is None else {text_of(object_of(tool, "tool_choice.tools"), "name") for tool in allowed}
         return [
-            _function(name, tool) for name, tool in self._by_function.items() if names is None or tool.name in names
+            custom_of_chat(tool.fields) if self.keeps_custom and tool.kind == "custom" else _function(name, tool)
+            for name, tool in self._by_function.items()
+            if names is None or tool.name in names
         ]
 
     def function_of(self, item: Mapping[str, object]) -> object:
@@ -77,14 +80,14 @@ class Tools:
         return self._by_function.get(function) or Tool("function", function, None, {})
 
 
-def parse_tools(fields: Fields) -> Tools:
-    """The request's tools, and those that items of its input offer. Raises UpstreamRejected; Untranslatable for a tool
-    that only its provider can run."""
+def parse_tools(fields: Fields, *, keeps_custom: bool = False) -> Tools:
+    """The request's tools, and those that items of its input offer. `keeps_custom`: custom tools stay what they are.
+    Raises UpstreamRejected; Untranslatable for a tool that only its provider can run."""
     found = list(_tools(list_of(fields.get("tools"), "tools"), "tools", None))
     for item in objects_of(fields.get("input")):
         if item.get("type") == OFFER:
             found += _tools(list_of(item.get("tools"), f"{OFFER}.tools"), f"{OFFER}.tools", None)
-    return Tools(found)
+    return Tools(found, keeps_custom=keeps_custom)
 
 
 def _tools(tools: list[object], where: str, namespace: str | None) -> Iterator[Tool]:
@@ -127,6 +130,15 @@ def _function(name: str, tool: Tool) -> Fields:
     if form.get("type") == "grammar":
         description += f"\n\nThe input must follow this {form.get('syntax')} grammar:\n{form.get('definition')}"
     return {"type": "function", "function": {"name": name, "description": description, "parameters": FREE_TEXT}}
+
+
+def custom_of_chat(fields: Fields) -> Fields:
+    """A custom tool as a chat has it."""
+    said = {name: fields[name] for name in ("name", "description") if fields.get(name) is not None}
+    form = part_of(fields, "format")
+    if form.get("type") == "grammar" and "grammar" not in form:
+        form = {"type": "grammar", "grammar": {name: form.get(name) for name in ("syntax", "definition")}}
+    return {"type": "custom", "custom": said | ({"format": form} if form else {})}
 
 
 def is_among_some(choice: object) -> bool:

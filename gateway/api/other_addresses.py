@@ -5,6 +5,7 @@
     /openai/v1/...                   /v1/...: Azure's newer path, and Groq's
     /openai/...                      /v1/...
     /openai/deployments/NAME/...     /v1/... for the model NAME, whatever the body says, as at Azure
+    /cursor/..., /cursor/v1/...      /v1/..., with chats as Cursor sends them
     /v1beta/openai/...               /v1/...: Google's path for OpenAI clients
     /v1beta/models/NAME:METHOD       /v1/models:METHOD for the model NAME: Gemini's clients
     /v1/models/NAME:METHOD           the same: its newer clients
@@ -24,7 +25,7 @@ from gateway.api.callers_api import GOOGLES, GOOGLES_KEY
 from gateway.api.gemini import ENDPOINTS as CONTENTS
 from gateway.api.gemini import MODELS, ContentCall
 from gateway.api.messages import ENDPOINTS as MESSAGES
-from gateway.api.token_path import CONTENT_CALL, DEPLOYMENT, ENDPOINTS, LITELLMS_KEY
+from gateway.api.token_path import CONTENT_CALL, CURSOR, DEPLOYMENT, ENDPOINTS, LITELLMS_KEY
 
 API: Final = "/v1"
 OURS: Final = f"{API}/"
@@ -37,6 +38,8 @@ BARE: Final = frozenset(end.split("/")[1] for end in OF_DEPLOYMENTS) | {"models"
 COHERES: Final = {"/v2/rerank": "/v1/rerank"}
 KEY: Final = b"api-key"
 GEMINIS_OPENAI: Final = "/v1beta/openai/"
+CURSORS: Final = "/cursor/"
+CHATS: Final = f"{API}/chat/completions"
 METHODS: Final = tuple(place.removeprefix(MODELS) for place in CONTENTS)
 IN_QUERY: Final = b"key="
 OTHERS: Final = ENDPOINTS.keys() | MESSAGES.keys()
@@ -64,6 +67,9 @@ def _as_ours(scope: Scope) -> Scope:
     path: str = scope["path"]
     if path.startswith(AZURE):
         return _as_azures(scope)
+    if path.startswith(CURSORS):
+        ours = f"{API}/{path.removeprefix(CURSORS).removeprefix('v1/')}"
+        return {**scope, "path": ours} | ({CURSOR: True} if ours == CHATS else {})
     if path.startswith(GEMINIS_OPENAI):
         return {**scope, "path": f"{OURS}{path.removeprefix(GEMINIS_OPENAI)}"}
     if path.startswith(GEMINIS):

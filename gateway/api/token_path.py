@@ -9,6 +9,8 @@ from typing import Any, Final, Protocol
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from backends.endpoints.cursor_chats import chat_from_cursor
+from backends.errors import UpstreamRejected
 from backends.formats.form_splice import NotAForm, is_form, splice_form, without_boundary
 from backends.protocol import JSON, MEDIA, TRACE_HEADERS, VENDOR_HEADERS, Operation
 from gateway.api.asgi_caller import AsgiCaller, while_connected
@@ -40,6 +42,8 @@ TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9
 LONGEST_CACHE_SECONDS = 30 * 86_400
 DEPLOYMENT: Final = "breakeven.deployment"
 """Scope key: the model that the path names."""
+CURSOR: Final = "breakeven.cursor"
+"""Scope key: the body is a chat as Cursor sends it."""
 CONTENT_CALL: Final = "breakeven.content_call"
 """Scope key: a `ContentCall`, what the path and query of a Gemini call say besides the method."""
 LITELLMS_KEY: Final = b"x-litellm-api-key"
@@ -98,6 +102,8 @@ class TokenPath:
             content_type = given.get(b"content-type", b"").decode("latin-1") if operation in MEDIA else JSON
             if DEPLOYMENT in scope:
                 body = of_deployment(body, content_type, scope[DEPLOYMENT])
+            if CURSOR in scope:
+                body = of_cursor(body)
             asked = Incoming(
                 operation,
                 credential,
@@ -207,6 +213,17 @@ def of_deployment(body: bytes, content_type: str, name: str) -> bytes:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return body
     return msgspec.json.encode(fields | {"model": name})
+
+
+def of_cursor(body: bytes) -> bytes:
+    """The chat that Cursor means. Raises InvalidRequest."""
+    require_bearable(body)
+    try:
+        return chat_from_cursor(body)
+    except UpstreamRejected as error:
+        raise InvalidRequest(error.message) from error
+    except RecursionError as error:
+        raise InvalidRequest("The body is nested too deeply.") from error
 
 
 def parse_tags(headers: list[tuple[bytes, bytes]]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from gateway.api.callers_api import is_googles
 from gateway.api.gemini import call_of
 from gateway.api.other_addresses import OtherAddresses, split_azures, split_googles
 from gateway.api.shedding import API
-from gateway.api.token_path import DEPLOYMENT, credential_of, of_deployment
+from gateway.api.token_path import CURSOR, DEPLOYMENT, credential_of, of_cursor, of_deployment
 from gateway.errors import InvalidRequest
 from gateway.request.many_values import MOST
 
@@ -82,6 +82,27 @@ async def test_a_key_in_another_header_comes_first(other: bytes, value: bytes) -
 async def test_a_base_address_may_lack_its_v1(path: str) -> None:
     _, scope = await seen(path)
     assert (scope["path"], DEPLOYMENT in scope) == (f"/v1{path}", False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "path", "is_chat"),
+    [
+        ("/cursor/chat/completions", "/v1/chat/completions", True),
+        ("/cursor/v1/chat/completions", "/v1/chat/completions", True),
+        ("/cursor/models", "/v1/models", False),
+    ],
+)
+async def test_cursor_asks_at_an_address_of_its_own(asked: str, path: str, is_chat: bool) -> None:
+    _, scope = await seen(asked)
+    assert (scope["path"], CURSOR in scope) == (path, is_chat)
+
+
+def test_a_chat_of_cursors_that_is_none_is_refused() -> None:
+    body = {"model": "auto", "input": [{"type": "item_reference", "id": "i"}]}
+    with pytest.raises(InvalidRequest, match=r"input\[0\]\.type: "):
+        of_cursor(json.dumps(body).encode())
+    with pytest.raises(InvalidRequest, match="too many values"):
+        of_cursor(b'{"x": [%b0]}' % (b"[]," * MOST.containers))
 
 
 async def test_coheres_clients_rank() -> None:
