@@ -25,6 +25,7 @@ from backends.formats.past_thinking import UNSIGNED_MARK, without_thinking, with
 from backends.formats.sampling import CLAUDE_SAMPLING, claude_effort, is_claude, is_older_claude
 from backends.formats.strict_turns import mended_chat
 from backends.formats.unfinished_turns import without_empty_texts
+from backends.formats.unknown_fields import without_unknown_betas, without_unknown_fields
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Operation, Reply
 
@@ -44,6 +45,7 @@ _TOO_STRICT: Final = re.compile(rb"schemas? (?:contains|is) too|tools\.\d+\.cust
 schema that refers to itself."""
 _EMPTY: Final = re.compile(rb"text content blocks must |must have non-empty content|must not be empty")
 """How Anthropic, Bedrock and Moonshot reject texts of nothing, which other models' answers leave in a conversation."""
+_MOST_MENDS: Final = 4
 _DISABLED: Final = b'{"type":"disabled"}'
 _DECIDED_ON: Final = frozenset(
     {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "models", "plugins", "preset", "speed", "stream"}
@@ -91,12 +93,16 @@ class AnthropicBackend(HttpBackend):
 
     async def _open_native(self, call: Call) -> Reply:
         exchange = self._native(call)
-        try:
-            return await self.exchange(call, exchange)
-        except UpstreamRejected as refusal:
-            if (mended := _mended(exchange.body, refusal.body)) == exchange.body:
-                raise
-        return await self.exchange(call, replace(exchange, body=mended))
+        for _ in range(_MOST_MENDS):
+            try:
+                return await self.exchange(call, exchange)
+            except UpstreamRejected as refusal:
+                body = _mended(exchange.body, refusal.body)
+                headers = without_unknown_betas(exchange.headers, refusal.body)
+                if body == exchange.body and headers == exchange.headers:
+                    raise
+            exchange = replace(exchange, body=body, headers=headers)
+        return await self.exchange(call, exchange)
 
     async def health(self) -> BackendHealth:
         return await self.probe(join_url(self._base_url, "models"), self._headers, answers_ok)
@@ -149,8 +155,10 @@ def _with_known_effort(config: bytes, model: str) -> bytes | None:
 
 def _mended(body: bytes, refusal: bytes) -> bytes:
     """The request without earlier thinking that Anthropic cannot read, without new thinking where another server misses
-    the earlier, with the nearest effort that a server offers, or without empty texts; the same bytes if it was refused
-    for anything else."""
+    the earlier, with the nearest effort that a server offers, without empty texts, or without fields that it does not
+    know; the same bytes if it was refused for anything else."""
+    if (known := without_unknown_fields(body, refusal)) != body:
+        return known
     members = find_members(body)
     if _MISSED.search(refusal):
         return splice(body, {"thinking": _DISABLED}, members)

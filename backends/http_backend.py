@@ -64,11 +64,11 @@ _NO_SUCH_MODEL: Final = re.compile(
 Groq, Mistral, OpenRouter, Together, Voyage, xAI, Z.ai."""
 _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
-    rb"|Extra inputs are not permitted, field|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field",
+    rb"|Extra inputs are not permitted|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field",
     re.IGNORECASE,
 )
-"""How OpenAI, Groq and Cerebras, Fireworks, Mistral and Gemini's compatible endpoint reject unknown fields such as
-`top_k`, `min_p` or `thinking`, which a caller may send whichever model is chosen."""
+"""How OpenAI, Anthropic, Groq and Cerebras, Fireworks, Mistral and Gemini's compatible endpoint reject unknown fields
+such as `top_k`, `min_p` or `thinking`, which a caller may send whichever model is chosen."""
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
 _LIST_TIMEOUTS = Timeouts(first_byte_seconds=20.0, idle_seconds=10.0)
 

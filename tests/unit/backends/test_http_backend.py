@@ -157,6 +157,7 @@ async def test_what_none_of_openrouters_providers_does_is_asked_of_the_next(mess
         (400, b"""{"error":{"message":"Extra inputs are not permitted, field: 'min_p', value: 0.1"}}"""),
         (422, b'{"detail":[{"type":"extra_forbidden","loc":["body","top_k"],"msg":"Extra inputs are not permitted"}]}'),
         (400, b'[{"error":{"code":400,"message":"Unknown name \\"top_k\\": Cannot find field."}}]'),
+        (400, b'{"type":"error","error":{"message":"context_management: Extra inputs are not permitted"}}'),
     ],
 )
 async def test_a_field_that_its_provider_does_not_know_is_asked_of_the_next(status: int, body: bytes) -> None:
