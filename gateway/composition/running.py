@@ -68,6 +68,7 @@ ADOPT_SECONDS = 30.0
 RETENTION_SECONDS = 3600.0
 FEEDBACK_SECONDS = 15.0
 RULES_SECONDS = 30.0
+EXPLORED_SECONDS = 0.5
 NOTICES_SECONDS = 30.0
 OVERLAPS_SECONDS = 10.0
 KEPT_SECONDS = 60.0
@@ -253,6 +254,7 @@ class Gateway:
             Chore("places of requests", RENEW_SECONDS, self.sharing.counters.renew),
             Chore("overlaps of secrets", OVERLAPS_SECONDS, Overlaps(self.key_ring, self.stores.secrets).look),
             Chore("rules' traffic", RULES_SECONDS, self.rule_watch.look),
+            Chore("what exploration has cost", EXPLORED_SECONDS, self.rule_watch.share),
             Chore("forgetting kept responses", KEPT_SECONDS, self.kept.forget),
             Chore("what the schema left to be done", LATER_WORK_SECONDS, self.later_work.do),
         )

@@ -132,7 +132,7 @@ def _put_together(
         seconds=kept.conversation_seconds,
         most_bytes=settings.server.max_body_megabytes << 20,
     )
-    pipeline.exploration = exploration = _exploration(pipeline, metrics, workers=workers)
+    pipeline.exploration = exploration = _exploration(pipeline, metrics)
     pipeline.implied = implied = _implied_feedback(stores, metrics)
     pipeline.shadows = _shadows(settings.shadow_calls, pipeline, stores.feedback, metrics)
     bounds, worker = bounds_of(settings), f"{home.replica_id()}/{claim.path.name}"
@@ -165,7 +165,9 @@ def _put_together(
         versions_watch=versions_watch,
         classifier_watch=classifier_watch,
         implied=implied,
-        rule_watch=RuleWatch(stores.entries, pipeline.rule_state, exploration, lambda: pipeline.snapshot, now_us),
+        rule_watch=RuleWatch(
+            stores.entries, pipeline.rule_state, exploration, lambda: pipeline.snapshot, now_us, sharing.counters
+        ),
         later_work=LaterWork(deployment.database_url),
         classifier=classifier,
         document=deployment.rules,
@@ -224,8 +226,8 @@ def _classifier_watch(stores: SqlStores, metrics: Metrics) -> ClassifierWatch:
     return watch
 
 
-def _exploration(pipeline: Pipeline, metrics: Metrics, *, workers: int) -> ExplorationSpend:
-    exploration = ExplorationSpend(pipeline.rule_state, now_us, workers=workers)
+def _exploration(pipeline: Pipeline, metrics: Metrics) -> ExplorationSpend:
+    exploration = ExplorationSpend(pipeline.rule_state, now_us)
     metrics.tell(exploration.settled)
     return exploration
 

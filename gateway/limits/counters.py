@@ -171,4 +171,9 @@ class Counters(Protocol):
         """Read the ledger for all workers; False if another one just did (with `is_urgent`, within the last moment)."""
         ...
 
+    async def share(self, name: str, own: Mapping[str, int]) -> Mapping[str, int]:
+        """Replaces this process' own sums under a name, and adds up those of all processes, ended ones included. They
+        are forgotten two days after the last was shared."""
+        ...
+
     async def aclose(self) -> None: ...

@@ -3,11 +3,14 @@
 Per worker. Decides nothing and reads nothing: it is told what happened.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gateway.instants import DAY_US
 from gateway.ledger.entry import Decision, Entry
+
+NO_ROOM = 1 << 62
+"""Pico-USD that leave no room under any cap."""
 
 
 @dataclass(slots=True)
@@ -19,19 +22,18 @@ class RuleState:
 
 
 class ExplorationSpend:
-    """Pico-USD spent on exploration in this UTC day, by rule. A request in progress counts with its expected cost
-    beyond the preferred model's, a settled one with its actual cost beyond it.
-
-    Each of `workers` has a share of a cap: what this one spends is taken as typical of all. A clock set back finds the
-    earlier day's sums.
+    """Pico-USD spent on exploration in this UTC day, by rule: by this worker, and by others as far as it was told. A
+    request in progress counts with its expected cost beyond the preferred model's, a settled one with its actual cost
+    beyond it. A clock set back finds the earlier day's sums.
     """
 
-    def __init__(self, state: RuleState, now_us: Callable[[], int], *, workers: int = 1) -> None:
+    def __init__(self, state: RuleState, now_us: Callable[[], int]) -> None:
         self._state = state
         self._now_us = now_us
-        self._workers = workers
         self._day = now_us() // DAY_US
         self._days: dict[int, dict[str, int]] = {}
+        self._others: dict[int, dict[str, int]] = {}
+        self._untold: frozenset[str] = frozenset()
         self._held: dict[str, tuple[str, int]] = {}
 
     def began(self, request_id: str, decision: Decision) -> None:
@@ -54,10 +56,26 @@ class ExplorationSpend:
             self._day = day
             self._show()
 
-    def seed(self, spent_pico_usd: Mapping[str, int]) -> None:
-        """Adds what all workers spent today before this process started, by rule."""
-        for rule, spent in spent_pico_usd.items():
-            self._add(rule, spent // self._workers)
+    def own(self) -> tuple[int, Mapping[str, int]]:
+        """The day, counted from the epoch, and what this worker has spent of it and holds."""
+        self.turn()
+        spent = dict(self._days.get(self._day, {}))
+        for rule, held in self._held.values():
+            spent[rule] = spent.get(rule, 0) + held
+        return self._day, spent
+
+    def told(self, day: int, others_pico_usd: Mapping[str, int]) -> None:
+        """What all others spent on that day and hold, by rule, earlier processes included. A sum that falls is not
+        believed: whoever told it may have lost a part."""
+        known = self._others.setdefault(day, {})
+        for rule, spent in others_pico_usd.items():
+            known[rule] = max(spent, known.get(rule, 0))
+        self._untold = frozenset()
+        self._show()
+
+    def not_told(self, rules: Iterable[str]) -> None:
+        """What others spend cannot be known now: these rules have no more money until somebody tells."""
+        self._untold = frozenset(rules)
         self._show()
 
     def _add(self, rule: str, pico_usd: int) -> None:
@@ -65,10 +83,11 @@ class ExplorationSpend:
         spent[rule] = spent.get(rule, 0) + pico_usd
 
     def _show(self) -> None:
-        spent = dict(self._days.get(self._day, {}))
-        for rule, held in self._held.values():
-            spent[rule] = spent.get(rule, 0) + held
-        self._state.explored_pico_usd = {rule: amount * self._workers for rule, amount in spent.items() if amount}
+        day, spent = self._day, dict(self._days.get(self._day, {}))
+        known = (*self._held.values(), *self._others.get(day, {}).items(), *((rule, NO_ROOM) for rule in self._untold))
+        for rule, amount in known:
+            spent[rule] = spent.get(rule, 0) + amount
+        self._state.explored_pico_usd = {rule: amount for rule, amount in spent.items() if amount}
 
 
 def extra_cost_pico_usd(entry: Entry) -> int:

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from gateway.instants import DAY_US, moment_of
 from gateway.ledger.entry import Entry, Status
+from gateway.limits.counters import Counters, CountersDown
 from gateway.routing.quality_target import allowed_loss
 from gateway.routing.rules import Rule
 from gateway.routing.snapshot import Snapshot, request_facts_of
@@ -44,7 +45,7 @@ class RuleEntries:
 
 
 class RuleWatch:
-    """`snapshot` returns the one in force."""
+    """`snapshot` returns the one in force; `counters` lead to the other workers."""
 
     def __init__(
         self,
@@ -53,18 +54,34 @@ class RuleWatch:
         spend: ExplorationSpend,
         snapshot: Callable[[], Snapshot],
         now_us: Callable[[], int],
+        counters: Counters,
     ) -> None:
         self._entries = entries
         self._state = state
         self._spend = spend
         self._snapshot = snapshot
         self._now_us = now_us
+        self._counters = counters
 
     async def start(self) -> None:
         """Reads what capped rules spent today before this process started, and the thresholds."""
-        capped = [rule for rule in self._snapshot().rules if rule.choose.explore_usd_per_day is not None]
-        self._spend.seed({rule.name: await self._spent_today(rule) for rule in capped})
+        day, _ = self._spend.own()
+        self._spend.told(day, {rule.name: await self._spent_today(rule) for rule in self._capped()})
+        await self.share()
         await self.look()
+
+    async def share(self) -> None:
+        """Exchanges with other workers what exploration under a cap has cost today. Call it about twice a second."""
+        capped = self._capped()
+        if not capped:
+            return
+        day, own = self._spend.own()
+        try:
+            everybodys = await self._counters.share(f"explored:{day}", own)
+        except CountersDown:
+            self._spend.not_told(rule.name for rule in capped)
+        else:
+            self._spend.told(day, {rule: spent - own.get(rule, 0) for rule, spent in everybodys.items()})
 
     async def look(self) -> None:
         """Checks for a new day, and recomputes every threshold from the newest traffic."""
@@ -79,6 +96,9 @@ class RuleWatch:
         if found != self._state.allowed_loss:
             log.info("thresholds of quality targets: %s", found)
             self._state.allowed_loss = found
+
+    def _capped(self) -> list[Rule]:
+        return [rule for rule in self._snapshot().rules if rule.choose.explore_usd_per_day is not None]
 
     async def _calibrate(self, rule: Rule, snapshot: Snapshot) -> float | None:
         """Predictions of different classifiers are not comparable, so only traffic of the current one counts."""

@@ -271,3 +271,18 @@ async def test_an_unreachable_store_says_so() -> None:
     with pytest.raises(CountersDown, match=r"127\.0\.0\.1:1"):
         await counters.report({})
     await counters.aclose()
+
+
+async def test_a_process_shares_its_latest_sums(counters: Counters) -> None:
+    assert await counters.share("explored:1", {"r": 1 << 53}) == {"r": 1 << 53}
+    assert await counters.share("explored:1", {"r": (1 << 53) + 1, "q": 2}) == {"r": (1 << 53) + 1, "q": 2}
+    assert await counters.share("explored:2", {}) == {}
+
+
+async def test_sums_are_everybodys_also_of_a_process_that_ended(pair: Pair, redis_server: RedisServer) -> None:
+    one, two = pair
+    assert await one.share("explored:1", {"r": 5}) == {"r": 5}
+    assert await two.share("explored:1", {"r": 7, "q": 1}) == {"r": 12, "q": 1}
+    again = shared(redis_server)  # restarted, under the same name
+    assert await again.share("explored:1", {"r": 1}) == {"r": 13, "q": 1}
+    await again.aclose()

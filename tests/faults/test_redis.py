@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +14,7 @@ from redis.exceptions import ConnectionError as ConnectionLost
 
 from backends.scripted import Outcome, follow
 from gateway.errors import Overloaded
+from gateway.ledger.entry import Cost, Entry
 from gateway.limits.admission import Admission
 from gateway.limits.counters import (
     LEASE_SECONDS,
@@ -28,12 +29,17 @@ from gateway.limits.local_counters import MINUTE_SECONDS
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import parse_limits
 from gateway.process.tasks import end_tasks
+from gateway.rulebook.state import ExplorationSpend, RuleState
+from gateway.rulebook.watch import RuleWatch
 from gateway.storage.redis.client import CONNECTIONS, connect_bytes
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
 from gateway.storage.redis.scripts import KEEP_MS
+from gateway.stores import Correction, EntryWanted
+from tests.builders import make_snapshot
 from tests.faults.budget_worker import ACCOUNT, NANO, NOW_US, Worker
 from tests.redis_server import RedisServer
 from tests.rig import Rig
+from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_intent
 from tests.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
@@ -365,3 +371,64 @@ def test_a_lost_connection_is_an_outage_under_uvloop_too() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(send())
+
+
+class NoEntries:
+    """An EntryStore of books in which nothing was explored yet."""
+
+    async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
+        return []
+
+    async def get(self, request_id: str) -> Entry | None:
+        raise NotImplementedError
+
+    async def corrections(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Correction]]:
+        raise NotImplementedError
+
+
+class Explorer:
+    """A worker under a rule that may spend 1,000 pico-dollars a day on exploration."""
+
+    rules = "version: 1\nrules: [{name: r, choose: {from: any, explore: 0.5, explore_usd_per_day: '1e-9'}}]\n"
+
+    def __init__(self, server: RedisServer, name: str) -> None:
+        self.counters = RedisCounters(connect(server.url), worker=name)
+        self.state, snapshot = RuleState(), make_snapshot(self.rules)
+        self.spend = ExplorationSpend(self.state, lambda: NOW_US)
+        self.watch = RuleWatch(NoEntries(), self.state, self.spend, lambda: snapshot, lambda: NOW_US, self.counters)
+
+    def explore(self, number: int, pico_usd: int) -> None:
+        decision = make_decision(rule="r", exploration_pico_usd=pico_usd, expected_cost_pico_usd=pico_usd)
+        entry = make_entry(number, intent=make_intent(number, decision=decision), cost=Cost(output_pico_usd=pico_usd))
+        self.spend.began(entry.intent.request_id, decision)
+        self.spend.settled(entry)
+
+
+async def test_exploration_has_one_days_money_for_all_workers_and_none_while_nobody_counts(server: RedisServer) -> None:
+    one, two = Explorer(server, "one"), Explorer(server, "two")
+    await one.watch.start()
+    await two.watch.start()
+    one.explore(1, 300)
+    two.explore(2, 500)
+    await one.watch.share()
+    await two.watch.share()
+    assert two.state.explored_pico_usd == {"r": 800}
+    again = Explorer(server, "one")  # killed, and nothing of it is in the database yet
+    await again.watch.start()
+    assert again.state.explored_pico_usd == {"r": 800}
+    server.flush()
+    for worker in (again, two, again):
+        await worker.watch.share()
+        assert worker.state.explored_pico_usd == {"r": 800}, "what the store forgot they know"
+    server.stop()
+    await two.watch.share()
+    assert two.state.explored_pico_usd["r"] > 1000
+    server.start()
+    await until(lambda: _is_told(two))
+    for worker in (one, two, again):
+        await worker.counters.aclose()
+
+
+async def _is_told(worker: Explorer) -> bool:
+    await worker.watch.share()
+    return worker.state.explored_pico_usd == {"r": 800}

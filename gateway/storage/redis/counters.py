@@ -6,9 +6,12 @@ requests in progress every few seconds.
 
 import logging
 import math
+import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
+import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError
@@ -29,13 +32,14 @@ from gateway.limits.counters import (
 from gateway.limits.local_counters import LocalCounters
 from gateway.storage.redis.client import NO_CLUSTER, Connections, open_client, reason
 from gateway.storage.redis.places import PLACE_SCRIPTS, RedisPlaces
-from gateway.storage.redis.scripts import BEGIN_READING, CLAIM, END_READING, LEASE, REPORT, TAKE
+from gateway.storage.redis.scripts import BEGIN_READING, CLAIM, END_READING, LEASE, REPORT, SHARE, TAKE
 
 log = logging.getLogger(__name__)
 PREFIX = "{breakeven}:"
 """The braces put all keys into one slot of a Redis cluster."""
 CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
+SUMS_MS = 2 * 86_400_000
 READ_EVERY_MS = 9000
 READ_URGENTLY_EVERY_MS = 200
 SETTLE_SECONDS = CONNECT_SECONDS + ANSWER_SECONDS + 1.0
@@ -76,6 +80,7 @@ class RedisCounters:
     ) -> None:
         self._client = client
         self.worker = worker
+        self._process = secrets.token_hex(8)
         self._fleet = fleet
         self._settle_ms = round(settle_seconds * 1000)
         self._less_ms = round(less_seconds * 1000)
@@ -90,7 +95,7 @@ class RedisCounters:
             prefix=f"{PREFIX}places:",
             place_seconds=place_seconds,
         )
-        scripts = (LEASE, REPORT, BEGIN_READING, END_READING, CLAIM, TAKE, *PLACE_SCRIPTS)
+        scripts = (LEASE, REPORT, BEGIN_READING, END_READING, CLAIM, SHARE, TAKE, *PLACE_SCRIPTS)
         self._scripts = {text: client.register_script(text) for text in scripts}
 
     async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
@@ -159,6 +164,13 @@ class RedisCounters:
             arguments += [_name(account), math.ceil(spent / account.unit)]
         await self._in_epoch(END_READING, arguments)
         return True
+
+    async def share(self, name: str, own: Mapping[str, int]) -> Mapping[str, int]:
+        key, mine = f"{PREFIX}sums:{self._fleet}:{name}", msgspec.json.encode(own).decode()
+        everybodys = Counter[str]()
+        for sums in await self._run(SHARE, [key], [self._process, mine, SUMS_MS]):
+            everybodys.update(msgspec.json.decode(sums, type=dict[str, int]))
+        return everybodys
 
     async def aclose(self) -> None:
         await self._places.aclose()

@@ -10,6 +10,7 @@ Keys, all below one prefix:
     workers                 worker -> when it was last heard from
     rate:BUCKET             level, at
     places:BUCKET           see places.py
+    sums:FLEET:NAME         process -> JSON of its own sums
 
 A reading in which an account shows less than before may also lack what other workers shipped. It does not count as a
 reading, so holdings stay held; only larger sums and new accounts are taken from it.
@@ -217,4 +218,11 @@ for i, key in ipairs(KEYS) do
   redis.call('PEXPIRE', key, 60000 + math.ceil(math.max(0, capacity - levels[i]) / capacity * 60000))
 end
 return answer
+"""
+
+# KEYS: the sums; ARGV: process, its own sums, how long to keep all (ms). -> the sums of each process
+SHARE = """
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return redis.call('HVALS', KEYS[1])
 """

@@ -2,7 +2,7 @@ import msgspec
 
 from gateway.instants import DAY_US
 from gateway.ledger.entry import Cost, Decision, Entry
-from gateway.rulebook.state import ExplorationSpend, RuleState, extra_cost_pico_usd
+from gateway.rulebook.state import NO_ROOM, ExplorationSpend, RuleState, extra_cost_pico_usd
 from tests.unit.gateway.ledger.builders import make_entry
 
 
@@ -73,12 +73,28 @@ def test_a_clock_that_jumps_gives_no_day_its_money_twice() -> None:
     assert state.explored_pico_usd == {"r": 3 * 60}
 
 
-def test_each_worker_has_its_share_of_the_cap() -> None:
-    state = RuleState()
-    spend = ExplorationSpend(state, Clock(), workers=4)
-    spend.seed({"r": 400})
+def test_what_others_spent_is_spent_and_a_store_that_forgot_it_is_not_believed() -> None:
+    state, clock = RuleState(), Clock()
+    spend = ExplorationSpend(state, clock)
+    spend.told(5, {"r": 400})
     begin(spend, explored(100))
-    assert state.explored_pico_usd == {"r": 400 + 4 * 60}
+    assert (spend.own(), state.explored_pico_usd) == ((5, {"r": 60}), {"r": 460})
+    spend.told(5, {"r": 7})
+    assert state.explored_pico_usd == {"r": 460}
+    spend.told(4, {"r": 9000})
+    assert state.explored_pico_usd == {"r": 460}, "yesterday's"
+    clock.now_us += DAY_US
+    assert (spend.own(), state.explored_pico_usd) == ((6, {"r": 60}), {"r": 60})
+
+
+def test_while_nobody_tells_what_others_spend_there_is_no_money() -> None:
+    state = RuleState()
+    spend = ExplorationSpend(state, Clock())
+    spend.told(5, {"r": 400})
+    spend.not_told(["r"])
+    assert state.explored_pico_usd["r"] >= NO_ROOM
+    spend.told(5, {"r": 500})
+    assert state.explored_pico_usd == {"r": 500}
 
 
 def test_a_decision_keeps_the_facts_it_was_made_from() -> None:

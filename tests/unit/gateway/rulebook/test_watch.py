@@ -5,6 +5,7 @@ import pytest
 
 from gateway.instants import DAY_US
 from gateway.ledger.entry import Cost, Entry
+from gateway.limits.local_counters import LocalCounters
 from gateway.routing.rules import AUTO
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.state import ExplorationSpend, RuleState
@@ -52,10 +53,10 @@ def routed(number: int, *, classifier: str = "classifier-1", **decision: object)
     return msgspec.structs.replace(entry, cost=Cost(output_pico_usd=300_000_000))
 
 
-def watch_of(books: Books, snapshot: Snapshot, *, workers: int = 1) -> tuple[RuleWatch, RuleState]:
+def watch_of(books: Books, snapshot: Snapshot) -> tuple[RuleWatch, RuleState]:
     state = RuleState()
-    spend = ExplorationSpend(state, lambda: TODAY_US, workers=workers)
-    return RuleWatch(books, state, spend, lambda: snapshot, lambda: TODAY_US), state
+    spend = ExplorationSpend(state, lambda: TODAY_US)
+    return RuleWatch(books, state, spend, lambda: snapshot, lambda: TODAY_US, LocalCounters()), state
 
 
 async def test_a_threshold_comes_from_the_newest_traffic_of_the_rule() -> None:
@@ -97,6 +98,6 @@ async def test_after_a_restart_todays_money_is_still_spent() -> None:
             for number, one in enumerate(explored)
         ]
     )
-    watch, state = watch_of(books, snapshot, workers=2)
+    watch, state = watch_of(books, snapshot)
     await watch.start()
     assert state.explored_pico_usd == {"default": PAGE * 150_000_000}, "ten of them are yesterday's"
