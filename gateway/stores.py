@@ -97,6 +97,40 @@ class KeyStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ClassifierChoice:
+    """A change of the classifier in force, and its audit record. `history`: JSON of every choice up to this one;
+    `number` is one more than the last change's."""
+
+    number: int
+    history: str
+    at_us: int
+    author: str
+    action: str
+    subject: str
+    reason: str
+
+
+class ClassifierStore(Protocol):
+    """What gateway.learning.shared_versions shares. Files are named by their path, and never change."""
+
+    async def newest(self) -> int:
+        """The number of the last change; 0 if there was none."""
+        ...
+
+    async def history(self, number: int) -> str: ...
+
+    async def choose(self, choice: ClassifierChoice) -> bool:
+        """False, changing nothing, if another change has this number already."""
+        ...
+
+    async def keep(self, files: Mapping[str, bytes]) -> None: ...
+
+    async def paths(self) -> Collection[str]: ...
+
+    async def read(self, paths: Collection[str]) -> Mapping[str, bytes]: ...
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """Spending limit for a calendar month (UTC); an empty `name` covers everything. If it `stops`, requests beyond it
     are refused."""

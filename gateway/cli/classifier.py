@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from rich.progress import track
 
 from classifier.online.correction import NONE, Correction, learn
 from gateway.cli.asked import AsJson, instant_us
-from gateway.cli.state import State, ask, open_state
+from gateway.cli.state import AUTHOR, State, ask, open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
@@ -22,7 +22,9 @@ from gateway.instants import moment_of
 from gateway.learning.classifier_versions import UNTIL, Active, ClassifierVersions
 from gateway.learning.correction import Judged, by_request, correction_name, outcomes, word_on
 from gateway.learning.promotion import Verdict, judge
+from gateway.learning.shared_versions import SharedVersions
 from gateway.rulebook.catalogue import profiles
+from gateway.storage.sql.classifier import SqlClassifier
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.stores import Feedback
@@ -36,6 +38,7 @@ TAUGHT_SHARE = 0.7
 def show(as_json: AsJson = False) -> None:
     """What is in force, what was before, and what could be promoted."""
     versions = _versions()
+    ask(_following(versions))
     history = versions.history()
     if as_json:
         stored = {"artefacts": versions.artefacts(), "corrections": versions.corrections()}
@@ -76,6 +79,7 @@ def learn_correction(
 ) -> None:
     """Make a correction from the feedback in the books; it changes nothing until it is promoted."""
     versions = _versions()
+    ask(_following(versions))
     since_us = 0 if since is None else instant_us(since)
     judged = [one for one in ask(_gather) if one.entry.intent.accepted_at_us >= since_us]
     said = sum(not one.is_implied for one in judged)
@@ -91,6 +95,7 @@ def learn_correction(
     last = taught[-1].entry.intent
     facts = {"judged": len(taught), "until_request": last.request_id, UNTIL: last.accepted_at_us}
     name = versions.add_correction(found, facts)
+    ask(lambda state: SharedVersions(versions, SqlClassifier(state.database)).learned(name))
     if as_json:
         print(json.dumps({"correction": name, "shifts": found.shifts, **facts}))
         return
@@ -111,6 +116,7 @@ def promote(
 ) -> None:
     """Put a version in force if doubly robust evaluation on judged traffic says that it helps; gateways follow."""
     versions = _versions()
+    ask(_following(versions))
     active = versions.history()[-1]
     if version in versions.corrections():
         verdict = asyncio.run(_verdict(versions, version, active)) if untested is None else None
@@ -131,7 +137,7 @@ def promote(
             )
         chosen = Active(version if is_stored else versions.add_artefact(Path(version)), None, untested, now_us())
         verdict = None
-    versions.activate(chosen)
+    ask(lambda state: SharedVersions(versions, SqlClassifier(state.database)).activate(chosen, author=AUTHOR))
     if as_json:
         told = None if verdict is None else {**asdict(verdict), "objection": verdict.objection}
         print(json.dumps({"active": asdict(chosen), "verdict": told}))
@@ -142,11 +148,17 @@ def promote(
 @app.command()
 def rollback(as_json: AsJson = False) -> None:
     """Back to what was in force before; running gateways follow within a few seconds."""
-    active = _versions().rollback()
+    versions = _versions()
+    active = ask(lambda state: SharedVersions(versions, SqlClassifier(state.database)).rollback(author=AUTHOR))
     if as_json:
         print(json.dumps({"active": asdict(active)}))
     else:
         print(f"in force: {active.artefact} + {active.correction or 'no correction'} ({active.why})")
+
+
+def _following(versions: ClassifierVersions) -> Callable[[State], Awaitable[bool]]:
+    """Brings this home up to what was learned and promoted at other replicas."""
+    return lambda state: SharedVersions(versions, SqlClassifier(state.database)).follow()
 
 
 def _versions() -> ClassifierVersions:

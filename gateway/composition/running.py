@@ -29,7 +29,7 @@ from gateway.composition.watching import Watching
 from gateway.config.engine_curve import MeasuredEngine, load_engine_curve
 from gateway.config.rents import present_rents
 from gateway.config.settings import LOCAL_BACKEND
-from gateway.errors import BreakevenError
+from gateway.errors import BreakevenError, DatabaseDown, StateError
 from gateway.instants import DAY_US, HOUR_US
 from gateway.kept_answers.body_keeper import BodyKeeper
 from gateway.kept_answers.idempotency import Idempotency
@@ -37,6 +37,7 @@ from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.learning.classifier_watch import ClassifierWatch
 from gateway.learning.implied_feedback import ImpliedFeedback
 from gateway.learning.judge_model import judge_problem
+from gateway.learning.shared_versions import SharedVersions
 from gateway.ledger.adoption import adopt_abandoned
 from gateway.ledger.directories import Claim
 from gateway.ledger.journal import Journal
@@ -77,6 +78,7 @@ SHADOWS_AT_STOP_SECONDS = 10.0
 BATCHES_AT_STOP_SECONDS = 10.0
 BODIES_AT_STOP_SECONDS = 5.0
 BLIND = "keys and rules cannot be read from the database, the last known ones stay in force; the log says why"
+BEHIND = "the classifier in force elsewhere cannot be used here, and an earlier one decides; the log says why"
 UNSHARED = (
     "Redis cannot be used: keys with a budget are refused once what their worker holds is spent; the log says why"
 )
@@ -110,6 +112,7 @@ class Gateway:
     watch: ChangeWatch
     exposition: CollectorRegistry
     versions: ClassifierVersions
+    shared_versions: SharedVersions
     versions_watch: FileWatch
     classifier_watch: ClassifierWatch
     implied: ImpliedFeedback
@@ -119,6 +122,7 @@ class Gateway:
     classifier: Classifier
     document: RulesDocument
     text_version: str = ""
+    is_classifier_behind: bool = False
     tasks: list[asyncio.Task[None]] = field(default_factory=list[asyncio.Task[None]])
     refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -162,7 +166,7 @@ class Gateway:
         await self.database.dispose()
 
     async def refresh(self) -> None:
-        """Loads keys, budgets and rules as they are in the database now."""
+        """Loads keys, budgets, rules and the classifier as they are in the database now."""
         async with self.refreshing:  # an earlier reading of the database must not be applied later
             # In this order: a secret replaced between the two readings is in both, never in neither.
             records = await self.stores.keys.records()
@@ -174,6 +178,24 @@ class Gateway:
             admission.openings, admission.limits, admission.strict = openings, limits, strict
             self.key_ring.replace(records, replaced, has_litellms=has_litellms)  # no key is known before its limits are
             await self.rules.refresh()
+            await self._follow_classifier()
+
+    async def _follow_classifier(self) -> None:
+        try:
+            if await self.shared_versions.follow():
+                self._use_classifier()
+            self.is_classifier_behind = False
+        except DatabaseDown:
+            raise
+        except (OSError, StateError):
+            if not self.is_classifier_behind:
+                log.exception("the classifier that another replica chose cannot be taken over; the last one stays")
+            self.is_classifier_behind = True
+
+    def _use_classifier(self) -> None:
+        """Applies what this home's files say is in force."""
+        self.classifier = self.versions.open()
+        self.apply(self.document, self.text_version)
 
     async def take_over(self) -> None:
         """Something was changed through this process: apply it, and notify the others."""
@@ -230,6 +252,8 @@ class Gateway:
         warnings += upstreams.failing(self.pipeline.snapshot.candidates.values(), now)
         if self.watch.is_blind:
             warnings.append(BLIND)
+        if self.is_classifier_behind:
+            warnings.append(BEHIND)
         if self.budgets.is_down:
             warnings.append(UNSHARED)
         if self.shipper.is_failing:
@@ -307,8 +331,7 @@ class Gateway:
                 if self.deployment.curve_watch.has_changed():
                     self.use_curve(load_engine_curve(self.deployment.home.curve_file))
                 if self.versions_watch.has_changed():
-                    self.classifier = self.versions.open()
-                    self.apply(self.document, self.text_version)
+                    self._use_classifier()
                 self.pipeline.priced_at(now_us())  # requests do this themselves, pages do not
                 if isinstance(self.exposition, FleetRegistry):
                     self.exposition.write()

@@ -30,6 +30,7 @@ from gateway.learning.classifier_watch import ClassifierWatch
 from gateway.learning.implied_feedback import ImpliedFeedback
 from gateway.learning.judge_calls import JudgeCalls
 from gateway.learning.shadow import ShadowCalls
+from gateway.learning.shared_versions import SharedVersions
 from gateway.ledger.directories import Claim
 from gateway.ledger.journal import Journal
 from gateway.ledger.opening import open_journal
@@ -162,6 +163,7 @@ def _put_together(
         watch=watch,
         exposition=_exposition(metrics, deployment, claim, workers=workers),
         versions=versions,
+        shared_versions=SharedVersions(versions, stores.classifier),
         versions_watch=versions_watch,
         classifier_watch=classifier_watch,
         implied=implied,

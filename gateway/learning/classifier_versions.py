@@ -6,7 +6,8 @@ Versions never change; `active.json` is replaced atomically, so readers see the 
 import fcntl
 import json
 import shutil
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -53,22 +54,21 @@ class ClassifierVersions:
         except (OSError, ValueError, TypeError) as error:
             raise StateError(f"{self.active_file} cannot be read ({error}); restore it, or delete it") from error
 
-    def activate(self, chosen: Active) -> None:
-        """Raises StateError, changing nothing, if the choice cannot be loaded."""
+    def require(self, chosen: Active) -> None:
+        """Raises StateError if the choice cannot be loaded."""
         self._frozen(chosen.artefact)
         if chosen.correction is not None:
             self.correction(chosen.correction)
-        with self._alone():
-            self._write([*self.history(), chosen])
 
-    def rollback(self) -> Active:
-        """Returns to the previous choice. Raises StateError if there is none."""
+    def replace(self, history: Sequence[Active]) -> bool:
+        """Makes the last of these the choice in force, if it is not already; whether anything was changed. Nothing is,
+        if it cannot be loaded: raises StateError."""
         with self._alone():
-            history = self.history()
-            if len(history) < 2:
-                raise StateError("there is no earlier classifier to go back to; the shipped one is in force")
-            self._write(history[:-1])
-            return history[-2]
+            if _is_same(self.active_file, text := _text_of(history)):
+                return False
+            self.require(history[-1])
+            write_whole(self.active_file, text)
+            return True
 
     def corrections(self) -> list[str]:
         return sorted(path.stem for path in self._directory.glob("corrections/*.json"))
@@ -84,6 +84,35 @@ class ClassifierVersions:
         text = json.dumps({"shifts": correction.shifts, **facts}, indent=1, sort_keys=True) + "\n"
         write_whole(path, text.encode())
         return correction.id
+
+    def files(self, *, artefact: str = SHIPPED, correction: str | None = None) -> dict[str, bytes]:
+        """The files of a stored artefact and of a correction, by their path in this directory."""
+        paths = [] if correction is None else [f"corrections/{correction}.json"]
+        if artefact != SHIPPED:
+            paths += [f"artefacts/{artefact}/{name}" for name in (WEIGHTS, VOCABULARY, MANIFEST)]
+        try:
+            return {path: (self._directory / path).read_bytes() for path in paths}
+        except OSError as error:
+            raise StateError(f"{error.filename} cannot be read: {error.strerror}") from error
+
+    def keep(self, corrections: Mapping[str, bytes]) -> None:
+        """Stores files of corrections that were learned elsewhere, by their path in this directory."""
+        for path, content in corrections.items():
+            kept = self._directory / "corrections" / Path(path).name
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(kept, content)
+
+    def has(self, artefact: str) -> bool:
+        """Whether this home has a whole copy."""
+        return _is_whole(self._directory / "artefacts" / artefact)
+
+    def keep_artefact(self, name: str, files: Mapping[str, bytes]) -> None:
+        """Stores an artefact from elsewhere. Raises StateError if it is not that one, or not whole."""
+        with tempfile.TemporaryDirectory(dir=_made(self._directory), prefix="fetched-") as folder:
+            for path, content in files.items():
+                Path(folder, Path(path).name).write_bytes(content)
+            if self.add_artefact(Path(folder)) != name:
+                raise StateError(f"what the database keeps as the artefact {name} is another one: promote it again")
 
     def correction(self, name: str) -> Correction:
         return self._correction(name)[0]
@@ -138,13 +167,25 @@ class ClassifierVersions:
     @contextmanager
     def _alone(self) -> Generator[None]:
         """Serialises reading and writing the history, so that concurrent promotions are both recorded."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        with (self._directory / "active.lock").open("w") as lock:
+        with (_made(self._directory) / "active.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _write(self, history: list[Active]) -> None:
-        write_whole(self.active_file, (json.dumps([asdict(one) for one in history], indent=1) + "\n").encode())
+
+def _text_of(history: Sequence[Active]) -> bytes:
+    return (json.dumps([asdict(one) for one in history], indent=1) + "\n").encode()
+
+
+def _is_same(file: Path, text: bytes) -> bool:
+    try:
+        return file.read_bytes() == text
+    except OSError:
+        return False
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
 
 
 def _is_whole(folder: Path) -> bool:

@@ -31,11 +31,11 @@ async def test_promotion_and_rollback_reach_a_running_gateway(tmp_path: Path) ->
     try:
         before = await decides_by(gateway, corrected=False)
         name = gateway.versions.add_correction(Correction({"some-model": (-1.0, 0.0)}), {})
-        gateway.versions.activate(Active(SHIPPED, name, "test", 1))
+        await gateway.shared_versions.activate(Active(SHIPPED, name, "test", 1), author="test")
         assert (await decides_by(gateway, corrected=True)) == f"{before}+{name}"
         assert gateway.pipeline.classifier is not None
         assert gateway.pipeline.classifier.version == f"{before}+{name}"
-        gateway.versions.rollback()
+        await gateway.shared_versions.rollback(author="test")
         assert await decides_by(gateway, corrected=False) == before
     finally:
         await gateway.stop()

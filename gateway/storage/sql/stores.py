@@ -11,6 +11,7 @@ from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.batches import SqlBatches
 from gateway.storage.sql.bodies import SqlBodies
 from gateway.storage.sql.budgets import SqlBudgets
+from gateway.storage.sql.classifier import SqlClassifier
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.feedback import SqlFeedback
 from gateway.storage.sql.files import SqlFiles
@@ -33,6 +34,7 @@ class SqlStores:
     batches: SqlBatches
     bodies: SqlBodies
     budgets: SqlBudgets
+    classifier: SqlClassifier
     entries: SqlEntries
     feedback: SqlFeedback
     files: SqlFiles
@@ -60,6 +62,7 @@ def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
         batches=SqlBatches(database, files),
         bodies=SqlBodies(database, home.bodies_key()),
         budgets=SqlBudgets(database),
+        classifier=SqlClassifier(database),
         entries=SqlEntries(database),
         feedback=SqlFeedback(database),
         files=files,

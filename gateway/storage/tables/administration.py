@@ -175,3 +175,21 @@ state = Table(
     Column("value", Text, nullable=False),
     Column("updated_at_us", BigInteger, nullable=False),
 )
+
+# Which classifiers were in force, as a list that ends with the present one: a row for each change, the highest number
+# is valid.
+classifier_choices = Table(
+    "classifier_choices",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("history", Text, nullable=False),  # JSON
+    Column("at_us", BigInteger, nullable=False),
+)
+
+# Corrections and adapted artefacts, by their path in a home's folder; they never change.
+classifier_files = Table(
+    "classifier_files",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+)

@@ -2,12 +2,16 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 
 import aiohttp
 import httpx
 import pytest
 
+from classifier.online.correction import Correction
+from gateway.learning.classifier_versions import ClassifierVersions
 from tests.faults.fleet.caller import (
     Answered,
     chat,
@@ -17,7 +21,7 @@ from tests.faults.fleet.caller import (
     of_every_worker,
     until_known,
 )
-from tests.faults.fleet.replica import rules_text
+from tests.faults.fleet.replica import Replica, rules_text
 from tests.faults.fleet.take_overs import NEVER, take_overs
 from tests.faults.fleet.two_replicas import COST, ENTRIES, WORKERS, Fleet
 from tests.waiting import PATIENCE_SECONDS, wait_until
@@ -245,6 +249,39 @@ async def test_the_days_money_for_shadow_calls_is_one_for_all_workers(fleet: Fle
 def _activate(fleet: Fleet, text: str) -> None:
     active = fleet.admin("GET", "/rules")["active"]
     fleet.admin("PUT", "/rules", text=text, expected_active=active, activate=True)
+
+
+async def test_a_classifier_promoted_at_one_replica_decides_at_every_worker_until_it_is_taken_back(
+    fleet: Fleet,
+) -> None:
+    _, key = fleet.new_key("classified")
+    await until_known(fleet.urls, key)
+    shifts = {"plain": (-0.5, 0.0)}
+    name = ClassifierVersions(fleet.one.home / "classifier").add_correction(Correction(shifts), {"judged": 60})
+
+    def command(replica: Replica, *words: str) -> None:
+        asked = [sys.executable, "-m", "gateway", "classifier", *words]
+        done = subprocess.run(asked, env=dict(replica.environment), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    async def decided_by() -> set[str]:
+        """The classifiers of the decisions of all workers from now on."""
+        got = await chat_with_every_worker(fleet.urls, key)
+        await fleet.all_are_booked_once(ids := [one.request_id for one in got])
+        versions = "select distinct c.classifier_version as version from entries e"
+        where = "join circumstances c on c.id = e.circumstance_id where e.request_id = any($1)"
+        return {row["version"] for row in await fleet.rows(f"{versions} {where}", [bytes.fromhex(one) for one in ids])}
+
+    async def until_all_decide_by(version: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (found := await decided_by()) != {version}:
+            assert time.monotonic() < deadline, found
+
+    [frozen] = await decided_by()
+    await asyncio.to_thread(command, fleet.one, "promote", name, "--untested", "a test")
+    await until_all_decide_by(f"{frozen}+{name}")
+    await asyncio.to_thread(command, fleet.two, "rollback")
+    await until_all_decide_by(frozen)
 
 
 async def _bound_and_cost(fleet: Fleet) -> tuple[int, int]:

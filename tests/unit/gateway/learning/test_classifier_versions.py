@@ -4,7 +4,6 @@ import errno
 import os
 import resource
 from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,8 +21,10 @@ def test_without_any_choice_the_shipped_artefact_is_in_force(tmp_path: Path) -> 
     versions = ClassifierVersions(tmp_path)
     assert versions.history() == [Active()]
     assert versions.open().version == load_artefact().version
-    with pytest.raises(StateError, match="no earlier classifier"):
-        versions.rollback()
+
+
+def choose(versions: ClassifierVersions, chosen: Active) -> None:
+    assert versions.replace([*versions.history(), chosen])
 
 
 def test_promotion_and_rollback_are_seen_by_who_watches_the_file(tmp_path: Path) -> None:
@@ -31,11 +32,12 @@ def test_promotion_and_rollback_are_seen_by_who_watches_the_file(tmp_path: Path)
     watch = FileWatch(versions.active_file)
     name = versions.add_correction(Correction({"a": (0.5, 0.0)}), {"judged": 60})
     assert versions.corrections() == [name]
-    versions.activate(Active(SHIPPED, name, "tested", 1))
+    choose(versions, Active(SHIPPED, name, "tested", 1))
+    assert not versions.replace(versions.history()), "who watches the file need not load it again"
     assert watch.has_changed()
     assert versions.open().version.endswith(f"+{name}")
     assert versions.correction(name) == Correction({"a": (0.5, 0.0)})
-    assert versions.rollback() == Active()
+    assert versions.replace([Active()])
     assert watch.has_changed()
     assert versions.open().version == load_artefact().version
 
@@ -44,7 +46,7 @@ def test_an_adapted_artefact_can_be_stored_and_chosen(tmp_path: Path) -> None:
     versions = ClassifierVersions(tmp_path / "classifier")
     name = versions.add_artefact(SHIPPED_FOLDER)
     assert versions.artefacts() == [SHIPPED, name]
-    versions.activate(Active(name, None, "tested elsewhere", 1))
+    choose(versions, Active(name, None, "tested elsewhere", 1))
     assert versions.open().version == load_artefact().version
     with pytest.raises(StateError, match=r"manifest\.json cannot be read"):
         versions.add_artefact(tmp_path)
@@ -53,7 +55,7 @@ def test_an_adapted_artefact_can_be_stored_and_chosen(tmp_path: Path) -> None:
 def test_damage_is_told(tmp_path: Path) -> None:
     versions = ClassifierVersions(tmp_path)
     name = versions.add_correction(Correction({"a": (0.5, 0.0)}), {})
-    versions.activate(Active(SHIPPED, name, "test", 1))
+    choose(versions, Active(SHIPPED, name, "test", 1))
     (tmp_path / "corrections" / f"{name}.json").unlink()
     with pytest.raises(StateError, match=f"no usable correction {name}"):
         versions.open()
@@ -71,17 +73,8 @@ def test_what_cannot_be_opened_is_not_put_in_force(tmp_path: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:1000])
     for chosen, message in ((Active(name), "damaged or mixed"), (Active(SHIPPED, "gone"), "no usable correction gone")):
         with pytest.raises(StateError, match=message):
-            versions.activate(chosen)
+            choose(versions, chosen)
     assert versions.history() == [Active()]
-
-
-def test_everybody_who_promotes_at_once_is_in_the_history(tmp_path: Path) -> None:
-    names = [ClassifierVersions(tmp_path).add_correction(Correction({"a": (0.1 * n, 0.0)}), {}) for n in range(8)]
-    with ThreadPoolExecutor(len(names)) as pool:
-        done = [pool.submit(ClassifierVersions(tmp_path).activate, Active(SHIPPED, name)) for name in names]
-        for one in done:
-            one.result()
-    assert sorted(str(one.correction) for one in ClassifierVersions(tmp_path).history()[1:]) == sorted(names)
 
 
 def test_what_is_in_force_is_not_written_over_and_what_is_damaged_is_replaced(tmp_path: Path) -> None:
@@ -94,7 +87,7 @@ def test_what_is_in_force_is_not_written_over_and_what_is_damaged_is_replaced(tm
 
     weights.write_bytes(b"")
     assert versions.add_artefact(SHIPPED_FOLDER) == name
-    versions.activate(Active(name))
+    choose(versions, Active(name))
 
 
 def test_an_artefact_that_was_not_copied_whole_is_none(tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""One classifier for all replicas: what is chosen or learned at one of them reaches the homes of the others through the
+database. Knows the store's protocol only.
+
+The database decides. A home keeps copies, and what it alone had before anything was shared is shared by the first to
+come.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from gateway.clock import now_us
+from gateway.errors import StateError
+from gateway.learning.classifier_versions import SHIPPED, Active, ClassifierVersions
+from gateway.stores import ClassifierChoice, ClassifierStore
+
+
+class SharedVersions:
+    """`versions` is this home's copy. Methods raise StateError, and DatabaseDown."""
+
+    def __init__(self, versions: ClassifierVersions, store: ClassifierStore) -> None:
+        self._versions = versions
+        self._store = store
+        self._seen = 0
+
+    async def follow(self) -> bool:
+        """Takes over what was chosen or learned elsewhere; whether another classifier is in force now."""
+        newest = await self._store.newest()
+        if newest == self._seen and newest:
+            return False
+        if not newest:
+            await self._share_own()
+            return False
+        history = await self._history(newest)
+        await self._fetch(history[-1].artefact)
+        is_new = self._versions.replace(history)
+        self._seen = newest
+        return is_new
+
+    async def learned(self, correction: str) -> None:
+        """Shares a correction that was learned here, so that it can be promoted anywhere."""
+        await self._store.keep(self._versions.files(correction=correction))
+
+    async def activate(self, chosen: Active, *, author: str) -> None:
+        """Raises StateError, changing nothing, if the choice cannot be loaded or somebody else made one meanwhile."""
+        await self.follow()
+        self._versions.require(chosen)
+        await self._store.keep(self._versions.files(artefact=chosen.artefact, correction=chosen.correction))
+        await self._choose([*self._versions.history(), chosen], "classifier.promote", author, chosen.at_us)
+
+    async def rollback(self, *, author: str) -> Active:
+        """Returns to the previous choice. Raises StateError if there is none."""
+        newest = await self._store.newest()
+        if not newest:
+            await self.follow()
+        history = await self._history(newest) if newest else self._versions.history()
+        if len(history) < 2:
+            raise StateError("there is no earlier classifier to go back to; the shipped one is in force")
+        chosen, self._seen = history[-2], newest or self._seen
+        await self._fetch(chosen.artefact)  # not the one in force: it may be damaged
+        self._versions.require(chosen)
+        await self._choose(history[:-1], "classifier.rollback", author, now_us())
+        return chosen
+
+    async def _history(self, number: int) -> list[Active]:
+        return [Active(**one) for one in json.loads(await self._store.history(number))]
+
+    async def _choose(self, history: Sequence[Active], action: str, author: str, at_us: int) -> None:
+        chosen = history[-1]
+        choice = ClassifierChoice(
+            number=self._seen + 1,
+            history=json.dumps([asdict(one) for one in history]),
+            at_us=at_us,
+            author=author,
+            action=action,
+            subject=f"{chosen.artefact} + {chosen.correction or 'no correction'}",
+            reason=chosen.why,
+        )
+        if not await self._store.choose(choice):
+            raise StateError(
+                "another classifier was put in force at the same moment: look at `breakeven classifier list`, and try "
+                "again if this one is still wanted"
+            )
+        self._seen = choice.number
+        self._versions.replace(history)
+
+    async def _share_own(self) -> None:
+        history = self._versions.history()
+        if len(history) < 2:
+            return
+        for correction in self._versions.corrections():
+            await self.learned(correction)
+        for artefact in {one.artefact for one in history}:
+            await self._store.keep(self._versions.files(artefact=artefact))
+        try:
+            await self._choose(history, "classifier.share", "gateway", history[-1].at_us)
+        except StateError:
+            return  # another replica was first: its choice is followed next time
+
+    async def _fetch(self, artefact: str) -> None:
+        """All corrections, which past decisions refer to, and the artefact."""
+        own = {f"corrections/{name}.json" for name in self._versions.corrections()}
+        wanted = [path for path in await self._store.paths() if path.startswith("corrections/") and path not in own]
+        self._versions.keep(await self._store.read(wanted))
+        if artefact != SHIPPED and not self._versions.has(artefact):
+            files = [path for path in await self._store.paths() if path.startswith(f"artefacts/{artefact}/")]
+            await asyncio.to_thread(self._versions.keep_artefact, artefact, await self._store.read(files))

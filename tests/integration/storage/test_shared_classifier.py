@@ -1,0 +1,131 @@
+"""Two replicas' homes have one classifier between them, on both databases."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from classifier.load import SHIPPED as SHIPPED_FOLDER
+from classifier.load import load_artefact
+from classifier.online.correction import Correction
+from gateway.errors import StateError
+from gateway.learning.classifier_versions import SHIPPED, Active, ClassifierVersions
+from gateway.learning.shared_versions import SharedVersions
+from gateway.storage.database import writing
+from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.classifier import SqlClassifier
+from gateway.storage.tables.administration import classifier_files
+
+pytestmark = pytest.mark.integration
+
+
+class Replica:
+    def __init__(self, home: Path, engine: AsyncEngine) -> None:
+        self.home = home
+        self.versions = ClassifierVersions(home)
+        self.shared = SharedVersions(self.versions, SqlClassifier(engine))
+
+    async def learn(self, level: float) -> str:
+        name = self.versions.add_correction(Correction({"a": (level, 0.0)}), {"judged": 60})
+        await self.shared.learned(name)
+        return name
+
+
+@pytest.fixture
+def pair(engine: AsyncEngine, tmp_path: Path) -> tuple[Replica, Replica]:
+    return Replica(tmp_path / "one", engine), Replica(tmp_path / "two", engine)
+
+
+async def test_what_one_promotes_or_takes_back_is_in_force_at_the_other(
+    pair: tuple[Replica, Replica], engine: AsyncEngine
+) -> None:
+    one, two = pair
+    assert not await two.shared.follow()
+    name = await one.learn(0.5)
+    await one.shared.activate(Active(SHIPPED, name, "tested", 1), author="ann")
+    assert await two.shared.follow()
+    assert not await two.shared.follow()
+    assert two.versions.history() == one.versions.history()
+    assert two.versions.open().version == f"{load_artefact().version}+{name}"
+    assert await two.shared.rollback(author="bob") == Active()
+    assert await one.shared.follow()
+    assert one.versions.history() == [Active()]
+    with pytest.raises(StateError, match="no earlier classifier"):
+        await one.shared.rollback(author="ann")
+    told = [
+        (record.actor, record.action, record.reason) for record in await SqlAuditLog(engine).page(before=None, limit=9)
+    ]
+    assert told == [("bob", "classifier.rollback", "the shipped artefact"), ("ann", "classifier.promote", "tested")]
+
+
+async def test_a_correction_can_be_promoted_where_it_was_not_learned_and_all_of_the_past_are_known(
+    pair: tuple[Replica, Replica], engine: AsyncEngine, tmp_path: Path
+) -> None:
+    one, two = pair
+    first, second = await one.learn(0.5), await one.learn(-0.5)
+    await one.shared.activate(Active(SHIPPED, first, "", 1), author="ann")
+    await two.shared.follow()
+    await two.shared.activate(Active(SHIPPED, second, "", 2), author="ann")
+    new = Replica(tmp_path / "new", engine)
+    assert await new.shared.follow()
+    assert [new.versions.correction(name).shifts["a"][0] for name in (first, second)] == [0.5, -0.5]
+    assert [one.correction for one in new.versions.history()] == [None, first, second]
+
+
+async def test_an_adapted_artefact_reaches_the_other_home_whole_or_not_at_all(
+    pair: tuple[Replica, Replica], engine: AsyncEngine
+) -> None:
+    one, two = pair
+    name = one.versions.add_artefact(SHIPPED_FOLDER)
+    await one.shared.activate(Active(name, None, "", 1), author="ann")
+    assert await two.shared.follow()
+    assert two.versions.artefacts() == [SHIPPED, name]
+    (two.home / "artefacts" / name / "weights.bin").write_bytes(b"half")
+    again = SharedVersions(two.versions, SqlClassifier(engine))
+    await again.follow()
+    assert two.versions.has(name), "a damaged copy is fetched again at the next start"
+
+    (two.home / "artefacts" / name / "weights.bin").write_bytes(b"half")
+    async with writing(engine) as connection:
+        cut = update(classifier_files).where(classifier_files.c.path.endswith("weights.bin"))
+        await connection.execute(cut.values(content=b"half"))
+    again = SharedVersions(two.versions, SqlClassifier(engine))
+    with pytest.raises(StateError, match="damaged or mixed"):
+        await again.follow()
+    assert not list(two.home.glob("fetched-*"))
+    assert await again.rollback(author="ann") == Active(), "the way out of it"
+
+
+async def test_of_those_who_promote_at_once_one_is_in_force_everywhere_and_the_others_are_told(
+    engine: AsyncEngine, tmp_path: Path
+) -> None:
+    replicas = [Replica(tmp_path / str(number), engine) for number in range(4)]
+    names = [await replica.learn(0.1 * number) for number, replica in enumerate(replicas)]
+
+    async def promote(replica: Replica, name: str) -> None:
+        await replica.shared.activate(Active(SHIPPED, name, "", 1), author="ann")
+
+    found = await asyncio.gather(*(promote(*one) for one in zip(replicas, names, strict=True)), return_exceptions=True)
+    refused = [one for one in found if one is not None]
+    assert all("put in force at the same moment" in str(one) for one in refused)
+    assert len(refused) < len(names)
+    for replica in replicas:
+        await replica.shared.follow()
+    histories = {tuple(one.correction for one in replica.versions.history()) for replica in replicas}
+    [history] = histories
+    assert set(history[1:]) == {name for name, refusal in zip(names, found, strict=True) if refusal is None}
+
+
+async def test_what_a_home_had_before_anything_was_shared_is_shared_by_the_first_to_come(
+    pair: tuple[Replica, Replica],
+) -> None:
+    one, two = pair
+    for replica, level in ((one, 0.5), (two, -0.5)):
+        name = replica.versions.add_correction(Correction({"a": (level, 0.0)}), {})
+        replica.versions.replace([Active(), Active(SHIPPED, name, "before", 1)])
+    kept = one.versions.history()
+    assert not await one.shared.follow()
+    assert await two.shared.follow()
+    assert two.versions.history() == one.versions.history() == kept
