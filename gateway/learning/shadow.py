@@ -29,6 +29,8 @@ from gateway.routing.snapshot import Candidate, Snapshot
 from gateway.stores import Feedback, FeedbackStore, ShadowCall
 
 log = logging.getLogger(__name__)
+RULE = "(shadow)"
+"""Stands for the rule's name: no rule can be called that."""
 MOST_AT_ONCE = 4
 CHATS = ("chat.completions", "messages")
 """Operations whose answers can be compared."""
@@ -129,12 +131,12 @@ class ShadowCalls:
             await asyncio.gather(*late, return_exceptions=True)
 
     def _run(self, run: Run, candidate: Candidate, prices_version: str, propensity: float) -> Run:
-        """Our own request: not streamed, without a key, with `shadow` as rule and operation."""
+        """Our own request: not streamed, without a key, with `shadow` as operation."""
         facts = run.choice.decision.facts
         decision = msgspec.structs.replace(
             run.choice.decision,
             facts=msgspec.structs.replace(facts, repeated_tokens=0),  # there will be no next turn
-            rule=SHADOW,
+            rule=RULE,
             model=candidate.name,
             propensity=propensity,
             prices_version=prices_version,

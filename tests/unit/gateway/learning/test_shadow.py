@@ -10,14 +10,15 @@ import pytest
 from backends.protocol import Call
 from backends.scripted import Outcome, Script, follow
 from backends.usage import Usage
-from gateway.errors import BudgetExhausted
+from gateway.errors import BudgetExhausted, ConfigurationError
 from gateway.instants import DAY_US
-from gateway.learning.shadow import ShadowCalls, money_for
+from gateway.learning.shadow import RULE, ShadowCalls, money_for
 from gateway.learning.verify import answer_text, judge
 from gateway.ledger.entry import SHADOW, Entry, Intent
 from gateway.limits.admission import Admission
 from gateway.pricing.price import price
 from gateway.request.run import Incoming
+from gateway.routing.rules_text import parse_rules
 from gateway.routing.snapshot import CacheWrites
 from tests.builders import make_prices, make_snapshot
 from tests.rig import KEY, A, B, RecordingCaller, Rig
@@ -66,7 +67,9 @@ async def test_the_other_model_is_asked_and_booked_as_nobodys(stream: bool) -> N
     assert {shown.model, shadow.model} == {"a", "b"}
     intent = shadow.intent
     assert (intent.key_id, intent.team, intent.tags, intent.is_stream) == (SHADOW, None, (), False)
-    assert (intent.decision.rule, intent.decision.propensity) == (SHADOW, 1.0)
+    assert (intent.decision.rule, intent.decision.propensity) == (RULE, 1.0)
+    with pytest.raises(ConfigurationError, match="name"):
+        parse_rules(f"version: 1\nrules: [{{name: {RULE}, choose: {{from: any}}}}]")
     assert shadow.cost is not None
     assert shadow.cost.total_pico_usd > 0
     [call] = rig.store.calls
