@@ -60,105 +60,85 @@ class Shedding:
         body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._app = app
-        self._load = load
-        self._bound = bound
-        self._whose = whose
-        self._unread = UnreadBodies(max_requests)
+        self.load = load
+        self.bound = bound
+        self.whose = whose
+        self.unread = UnreadBodies(max_requests)
         self._max_requests = max_requests
         self._max_buffered_bytes = max_buffered_bytes
-        self._body_seconds = body_seconds
+        self.body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in BODILESS:
             await self._app(scope, receive, send)
-            return
-        if scope["method"] != "POST" or not scope["path"].startswith(API):
-            await self._app(scope, self._bounded(scope, receive), send)
-            return
-        load = self._load
-        body_bytes, most, is_read, has_place = 0, UNASKED_BYTES, False, False
-        is_whole = is_counted = _is_whole(scope)
-        unread: Unread | None = None
-        is_passed_on = scope["path"].rstrip("/") == FILES
-        began = 0.0 if is_whole else asyncio.get_running_loop().time()
+        elif scope["method"] != "POST" or not scope["path"].startswith(API):
+            await self._app(scope, _Body(self, scope, receive).receive, send)
+        else:
+            body = _CountedBody(self, scope, receive)
+            try:
+                await self._app(scope, body.receive, send)
+            finally:
+                body.let_go()
 
-        async def counted() -> Message:
-            nonlocal body_bytes, most, is_read, is_counted, has_place, unread
-            if is_read:
-                return await receive()
-            if is_counted and not has_place:
-                self._require_place(scope)
-                has_place = True
-            message = await (receive() if is_whole else self._in_time(scope, receive, began, body_bytes, unread))
-            size = len(message.get("body", b""))
-            body_bytes += size
-            if not is_passed_on:
-                load.buffered_bytes += size
-            is_read = not message.get("more_body", False)
-            if body_bytes > most or not (is_read or is_counted):
-                most = self._bound(scope, body_bytes)
-            if not is_counted:
-                load.requests += 1
-                is_counted = True
-                if not is_read:
-                    unread = self._unread.begin(self._whose(scope))
-                self._require_place(scope)
-                has_place = True
-            if unread is not None and is_read:
-                self._unread.end(unread)
-            if load.buffered_bytes > self._max_buffered_bytes:
-                raise self._refusal(f"the requests under way hold {self._max_buffered_bytes >> 20:,} MB")
-            return message
-
-        load.requests += is_counted
-        try:
-            await self._app(scope, counted, send)
-        finally:
-            if unread is not None:
-                self._unread.end(unread)
-            load.requests -= is_counted
-            load.buffered_bytes -= 0 if is_passed_on else body_bytes
-
-    def _require_place(self, scope: Scope) -> None:
+    def require_place(self, scope: Scope) -> None:
         """Raises Overloaded, and whatever `whose` raises."""
-        if self._load.requests > self._max_requests and not self._unread.make_room_for(self._whose(scope)):
-            raise self._refusal(f"{self._max_requests:,} requests are under way")
+        if self.load.requests > self._max_requests and not self.unread.make_room_for(self.whose(scope)):
+            raise self.refusal(f"{self._max_requests:,} requests are under way")
 
-    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
-        """For requests that are never refused because of load: limits only their own body."""
-        came, most, is_read = 0, UNASKED_BYTES, False
-        began = asyncio.get_running_loop().time()
+    def require_memory(self) -> None:
+        """Raises Overloaded."""
+        if self.load.buffered_bytes > self._max_buffered_bytes:
+            raise self.refusal(f"the requests under way hold {self._max_buffered_bytes >> 20:,} MB")
 
-        async def bounded() -> Message:
-            nonlocal came, most, is_read
-            message = await (receive() if is_read else self._in_time(scope, receive, began, came))
-            came += len(message.get("body", b""))
-            is_read = not message.get("more_body", False)
-            if came > most:
-                most = self._bound(scope, came)
-            return message
+    def refusal(self, why: str) -> Overloaded:
+        self.load.shed += 1
+        return Overloaded(
+            f"This gateway accepts no more requests for now: {why}. Try again in a moment.",
+            retry_after_seconds=RETRY_SECONDS,
+        )
 
-        return bounded
 
-    async def _in_time(
-        self, scope: Scope, receive: Receive, began: float, came: int, unread: Unread | None = None
-    ) -> Message:
-        if _is_whole(scope):
-            return await receive()
-        if not came and (announced := _awaited_bytes(scope)) is not None:
-            self._bound(scope, announced)  # receiving tells the client to send its body
+class _Body:
+    """A body as it arrives: in time, and within its bound."""
+
+    def __init__(self, shedding: Shedding, scope: Scope, receive: Receive) -> None:
+        self._shedding = shedding
+        self._scope = scope
+        self._receive = receive
+        self._is_whole = _is_whole(scope)
+        self._began = 0.0 if self._is_whole else asyncio.get_running_loop().time()
+        self._came = 0
+        self._most = UNASKED_BYTES
+        self._is_read = False
+        self._unread: Unread | None = None
+
+    async def receive(self) -> Message:
+        """Raises RequestError."""
+        if self._is_read:
+            return await self._receive()
+        message = await (self._receive() if self._is_whole else self._in_time())
+        self._came += len(message.get("body", b""))
+        self._is_read = not message.get("more_body", False)
+        if self._came > self._most:
+            self._most = self._shedding.bound(self._scope, self._came)
+        return message
+
+    async def _in_time(self) -> Message:
+        if not self._came and (announced := _awaited_bytes(self._scope)) is not None:
+            self._shedding.bound(self._scope, announced)  # receiving tells the client to send its body
+        unread = self._unread
         if unread is not None and unread.is_given_up:
-            raise self._refusal(GIVEN_UP)
-        seconds = self._body_seconds
-        due = min(asyncio.get_running_loop().time(), began + came / LEAST_BYTES_PER_SECOND) + seconds
+            raise self._shedding.refusal(GIVEN_UP)
+        seconds = self._shedding.body_seconds
+        due = min(asyncio.get_running_loop().time(), self._began + self._came / LEAST_BYTES_PER_SECOND) + seconds
         try:
             async with asyncio.timeout_at(due) as timeout:
                 if unread is not None:
                     unread.timeout = timeout
-                return await receive()
+                return await self._receive()
         except TimeoutError as error:
             if unread is not None and unread.is_given_up:
-                raise self._refusal(GIVEN_UP) from error
+                raise self._shedding.refusal(GIVEN_UP) from error
             raise BodyTooSlow(
                 f"The body stopped arriving for {seconds:g} seconds, or came at less than {LEAST_BYTES_PER_SECOND} "
                 "bytes a second; send the request again.",
@@ -167,12 +147,55 @@ class Shedding:
             if unread is not None:
                 unread.timeout = None
 
-    def _refusal(self, why: str) -> Overloaded:
-        self._load.shed += 1
-        return Overloaded(
-            f"This gateway accepts no more requests for now: {why}. Try again in a moment.",
-            retry_after_seconds=RETRY_SECONDS,
-        )
+
+class _CountedBody(_Body):
+    """A body whose request takes a place: at once if all of it is here, otherwise once its key is known."""
+
+    def __init__(self, shedding: Shedding, scope: Scope, receive: Receive) -> None:
+        super().__init__(shedding, scope, receive)
+        self._is_passed_on = scope["path"].rstrip("/") == FILES
+        self._buffered_bytes = 0
+        self._has_place = False
+        self._is_counted = self._is_whole
+        shedding.load.requests += self._is_counted
+
+    async def receive(self) -> Message:
+        if self._is_read:
+            return await self._receive()
+        if self._is_counted:
+            self._take_place()
+        message = await super().receive()
+        shedding = self._shedding
+        if not self._is_passed_on:
+            size = len(message.get("body", b""))
+            self._buffered_bytes += size
+            shedding.load.buffered_bytes += size
+        if not self._is_counted:
+            self._count()
+        if self._unread is not None and self._is_read:
+            shedding.unread.end(self._unread)
+        shedding.require_memory()
+        return message
+
+    def _count(self) -> None:
+        shedding = self._shedding
+        if not self._is_read:
+            self._most = shedding.bound(self._scope, self._came)
+            self._unread = shedding.unread.begin(shedding.whose(self._scope))
+        self._is_counted = True
+        shedding.load.requests += 1
+        self._take_place()
+
+    def _take_place(self) -> None:
+        if not self._has_place:
+            self._shedding.require_place(self._scope)
+            self._has_place = True
+
+    def let_go(self) -> None:
+        if self._unread is not None:
+            self._shedding.unread.end(self._unread)
+        self._shedding.load.requests -= self._is_counted
+        self._shedding.load.buffered_bytes -= self._buffered_bytes
 
 
 def _is_whole(scope: Scope) -> bool:
