@@ -6,14 +6,15 @@ from typing import Any
 from fastapi import APIRouter, Depends
 
 from gateway.api.admin.audit import build_audit_router
+from gateway.api.admin.backends import OwnEngine, build_backends_router
 from gateway.api.admin.batches import KeyNames, build_all_batches_router
 from gateway.api.admin.bodies import build_bodies_router
 from gateway.api.admin.budgets import KeysSpent, build_budgets_router
 from gateway.api.admin.entries import build_entries_router
 from gateway.api.admin.guard import ErrorBody, build_guard
 from gateway.api.admin.keys import KeyService, build_keys_router
+from gateway.api.admin.models import build_models_router
 from gateway.api.admin.notices import NoticeService, build_notices_router
-from gateway.api.admin.operations import OwnEngine, build_operations_router
 from gateway.api.admin.reports import build_reports_router
 from gateway.api.admin.rules import build_rules_router
 from gateway.batches.values import AllBatches
@@ -64,7 +65,8 @@ def build_admin_router(
         build_keys_router(keys),
         build_budgets_router(budgets, lambda: pipeline.now_us(), keys_spent, pipeline.keys),
         build_notices_router(notices),
-        build_operations_router(pipeline, prices, engine),
+        build_models_router(pipeline, prices),
+        build_backends_router(pipeline, engine),
         build_audit_router(audit),
     ):
         admin.include_router(router)

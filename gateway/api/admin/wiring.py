@@ -5,10 +5,10 @@ from datetime import date
 
 from fastapi import APIRouter
 
+from gateway.api.admin.backends import OwnEngine
 from gateway.api.admin.exports import build_exports_router
 from gateway.api.admin.keys import KeyService
 from gateway.api.admin.notices import NoticeService
-from gateway.api.admin.operations import OwnEngine
 from gateway.api.admin.reports import build_forecast_router, build_reconcile_router, build_what_if_router
 from gateway.api.admin.router import build_admin_router
 from gateway.clock import now_us
