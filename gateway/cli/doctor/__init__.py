@@ -20,23 +20,20 @@ from gateway.cli.asked import AsJson
 from gateway.cli.doctor.asked_backends import ask_backends
 from gateway.cli.doctor.disk_checks import examine_disk
 from gateway.cli.doctor.finding import Finding, attempt
+from gateway.cli.doctor.settings_checks import judge, notices, prompt_caching, provider_keys
 from gateway.cli.gateway_metrics import samples
 from gateway.cli.state import NoSchema, open_state
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment, load_environment_settings
 from gateway.config.engine_curve import load_engine_curve
 from gateway.config.home import Home, find_home
-from gateway.config.providers import hosted_from_environment, load_providers
 from gateway.config.settings import Settings
 from gateway.counted import counted
 from gateway.errors import BreakevenError, StateError
 from gateway.extras import install_command
 from gateway.instants import HOUR_US, moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
-from gateway.learning.judge_model import judge_problem
-from gateway.notices.watch import NoticeState
 from gateway.storage.database import require_undamaged, require_writable
-from gateway.storage.sql.notices import SqlNotices
 
 TRIED = "{breakeven}:doctor"
 TRIAL = "redis.call('INFO', 'server') return redis.call('SET', KEYS[1], '', 'PX', 1000)"
@@ -131,13 +128,13 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
         yield attempt("database", lambda: _database(home, booked), fix)
         yield from (_clock(one[1]) for one in booked if one and one[1] - HOUR_US > now_us())
         yield attempt("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
-    yield _keys(settings)
+    yield provider_keys(settings)
     if asks and configuration.is_ok and home.config_file.exists():
-        yield from _backends(home)
-    yield from _prompt_caching(settings)
-    yield _notices(settings)
-    if settings is not None and (judge := settings.shadow_calls.asked_judge) is not None and configuration.is_ok:
-        yield _judge(home, judge)
+        yield from ask_backends(load_deployment(home))
+    yield from prompt_caching(settings)
+    yield notices(settings)
+    if settings is not None and (named := settings.shadow_calls.asked_judge) is not None and configuration.is_ok:
+        yield judge(home, named)
     if proxy := next((name for name in PROXIES if os.environ.get(name)), None):
         yield Finding("proxy", False, f"{proxy} is set and not used: {DIRECTLY}")
     yield _gateway(url)
@@ -246,76 +243,6 @@ def _redis(home: Home) -> str:
             "set `maxmemory-policy volatile-lru`, or `noeviction` if it shall refuse everything then, budgeted keys too"
         )
     return "answers and takes changes"
-
-
-def _keys(settings: Settings | None) -> Finding:
-    found = [provider.name for provider in hosted_from_environment(os.environ)]
-    if found:
-        return Finding("provider keys", True, ", ".join(found))
-    names = ", ".join(provider.key_env for provider in load_providers())
-    own = list(settings.backends) if settings is not None else []
-    if settings is None or settings.engine.is_enabled:
-        own.append("your own engine")
-    answering = f"only {', '.join(own)} can answer" if own else "no model can answer"
-    return Finding("provider keys", False, f"none: {answering}. Any of {names} adds hosted models")
-
-
-def _backends(home: Home) -> Iterator[Finding]:
-    """Whether each answers, accepts its key and has the models that rules use; see asked_backends.py."""
-    for asked in ask_backends(load_deployment(home)):
-        fix = "correct `base_url` or the key, then `breakeven doctor --ask`" if asked.is_certain else None
-        yield Finding(asked.name, asked.problem is None, asked.problem or asked.detail, fix)
-
-
-def _prompt_caching(settings: Settings | None) -> Iterator[Finding]:
-    """For backends that cache only what a request marks."""
-    blocks = {} if settings is None else settings.backends
-    waiting = [name for name, block in blocks.items() if block.wire_format == "anthropic"]
-    waiting += [one.name for one in hosted_from_environment(os.environ) if one.wire_format == "anthropic"]
-    asked = {} if settings is None else settings.prompt_caching
-    marked = [name for name in waiting if asked.get(name) == "auto"]
-    if unmarked := [name for name in waiting if name not in marked]:
-        detail = (
-            f"{', '.join(unmarked)} caches only what callers mark. Clients of OpenAI's format mark nothing, so they "
-            f"pay every turn in full; `prompt_caching: {{{unmarked[0]}: auto}}` marks prompts for them "
-            "(docs/backends.md)"
-        )
-        yield Finding("prompt caching", False, detail)
-    elif marked:
-        yield Finding("prompt caching", True, f"prompts for {', '.join(marked)} are marked where their callers do not")
-
-
-def _judge(home: Home, name: str) -> Finding:
-    """Whether the model that judges shadow answers can."""
-    deployment = load_deployment(home)
-    snapshot = deployment.catalogue.snapshot(
-        deployment.rules, deployment.prices, classifier_version="-", at_us=now_us()
-    )
-    problem = judge_problem(name, snapshot)
-    fix = "name another model there, or set its provider's key, its price or the rules' models"
-    return Finding("judge", problem is None, problem or f"{name} judges shadow answers", fix)
-
-
-def _notices(settings: Settings | None) -> Finding:
-    """Whether a webhook is configured, and whether the last notice reached it. Sends nothing."""
-    if settings is None or not settings.notices.webhook:
-        return Finding("notices", False, "no webhook: a budget that is nearly spent shows only on the page Budgets")
-    shares = ", ".join(f"{share / 10:g} %" for share in settings.notices.shares_per_mille)
-    told = f"a webhook is told at {shares} of a budget; `breakeven notices test` tries it"
-
-    async def seen() -> NoticeState:
-        async with open_state(is_looking=True) as state:
-            return await SqlNotices(state.database).state()
-
-    try:
-        state = asyncio.run(seen())
-    except (BreakevenError, OSError):  # another check reports it
-        return Finding("notices", True, told)
-    if state.failing_since_us is None:
-        return Finding("notices", True, told)
-    since, last = (f"{moment_of(at or 0):%Y-%m-%d %H:%M}" for at in (state.failing_since_us, state.failed_at_us))
-    problem = f"one has waited since {since} UTC, last tried {last} UTC: {state.problem}"
-    return Finding("notices", False, problem, "correct `notices` in breakeven.yaml, then `breakeven notices test`")
 
 
 def _classifier(home: Home, url: str) -> str:

@@ -3,30 +3,21 @@
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from backends.model_lists import ListsModels, ModelList
 from backends.protocol import Backend
+from gateway.cli.doctor.finding import Finding
 from gateway.composition.deployment import Deployment
 from gateway.config.providers import hosted_from_environment
 from gateway.config.settings import LOCAL_BACKEND
 
 TOLD_MODELS = 5
+CORRECT = "correct `base_url` or the key, then `breakeven doctor --ask`"
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One backend with one of its keys; `problem` is None if it lists the models it is asked for."""
-
-    name: str
-    detail: str
-    problem: str | None = None
-    is_certain: bool = True
-    """False if the backend may serve all the same."""
-
-
-def ask_backends(deployment: Deployment) -> Sequence[Asked]:
-    """Asks every configured backend concurrently, except our own engine, which the gateway watches itself."""
+def ask_backends(deployment: Deployment) -> Sequence[Finding]:
+    """Whether each configured backend answers, accepts its keys and has the models that rules use. Our own engine is
+    not asked: the gateway watches it itself."""
     adapters = {
         name: one for name, one in deployment.table.adapters.items() if not one.is_simulated and name != LOCAL_BACKEND
     }
@@ -44,9 +35,9 @@ async def _ask(adapters: Sequence[Backend]) -> Sequence[Sequence[ModelList]]:
     return await asyncio.gather(*map(one, adapters))
 
 
-def _told(name: str, lists: Sequence[ModelList], deployment: Deployment) -> Iterator[Asked]:
+def _told(name: str, lists: Sequence[ModelList], deployment: Deployment) -> Iterator[Finding]:
     if not lists:
-        yield Asked(f"backend {name}", "", "not asked: litellm offers no list of models", is_certain=False)
+        yield Finding(f"backend {name}", False, "not asked: litellm offers no list of models")
     wanted = sorted(
         model.upstream_model or known
         for known, model in deployment.catalogue.models(deployment.rules).items()
@@ -55,19 +46,19 @@ def _told(name: str, lists: Sequence[ModelList], deployment: Deployment) -> Iter
     for found in lists:
         title = f"backend {name}" + (f" ({found.key})" if found.key else "")
         if found.problem:
-            yield Asked(title, "", found.problem + _variables(name, found, deployment))
+            yield Finding(title, False, found.problem + _variables(name, found, deployment), CORRECT)
             continue
         missing = [model for model in wanted if model.removeprefix("models/") not in found.models]
         if missing:
             more = f" and {len(missing) - TOLD_MODELS} more" if len(missing) > TOLD_MODELS else ""
-            problem = (
+            detail = (
                 f"answers, but its list of models ({len(found.models)}) lacks {', '.join(missing[:TOLD_MODELS])}{more}"
                 ": a name is wrong, or this key may not use it, or it is an alias that the list leaves out"
             )
-            yield Asked(title, "", problem, is_certain=False)
+            yield Finding(title, False, detail)  # it may serve them all the same
         else:
             key = "; it lists them without a key too, so the key is not tried" if found.is_public else ""
-            yield Asked(title, f"answers, and has {', '.join(wanted) or 'no model that rules use'}{key}")
+            yield Finding(title, True, f"answers, and has {', '.join(wanted) or 'no model that rules use'}{key}")
 
 
 def _variables(name: str, found: ModelList, deployment: Deployment) -> str:
