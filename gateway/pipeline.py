@@ -46,7 +46,7 @@ from gateway.request.facts import expected_tokens, gather_facts, request_facts
 from gateway.request.run import Answer, Caller, Incoming, Observer, Run
 from gateway.request.tag_bound import TagBound
 from gateway.request.view import RequestView
-from gateway.request.views import view_of
+from gateway.request.view_of import view_of
 from gateway.routing.decide import Choice, decide, deciding_tags
 from gateway.routing.fallback import RetryPolicy
 from gateway.routing.prompt_reuse import tokens_to_repeat

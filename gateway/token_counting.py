@@ -15,7 +15,7 @@ from gateway.pipeline import RESPONSES, Pipeline
 from gateway.request.answer_parts import rejection
 from gateway.request.run import Caller, Incoming
 from gateway.request.view import RequestView
-from gateway.request.views import view_of
+from gateway.request.view_of import view_of
 from gateway.routing.rules import Operation as Routed
 from gateway.routing.snapshot import Candidate
 

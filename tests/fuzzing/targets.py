@@ -46,7 +46,7 @@ from gateway.api.token_path import read_body
 from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.request.content_view import limited_to
 from gateway.request.run import Incoming
-from gateway.request.views import view_of
+from gateway.request.view_of import view_of
 from tests.fuzzing import seeds
 from tests.read_stream import read_stream
 

@@ -16,7 +16,7 @@ from gateway.request.bodies import DECODERS
 from gateway.request.media_views import IMAGE, MODERATION, SPEECH
 from gateway.request.rerank_view import RERANK_BODY
 from gateway.request.run import Incoming
-from gateway.request.views import view_of
+from gateway.request.view_of import view_of
 
 TURNS = [{"role": "user", "content": "hello"}]
 BODIES: Mapping[Operation, dict[str, Any]] = {

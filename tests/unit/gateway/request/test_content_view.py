@@ -11,7 +11,7 @@ from gateway.request.content_view import limited_to
 from gateway.request.hosted_tools import ASSUMED_CALLS, NO_TOOLS, HostedTools, limit_calls
 from gateway.request.run import Incoming
 from gateway.request.view import RequestView
-from gateway.request.views import view_of
+from gateway.request.view_of import view_of
 
 Json = dict[str, Any]
 HI: list[Json] = [{"parts": [{"text": "hello there"}]}]
