@@ -107,19 +107,8 @@ def _view_moderation(operation: MediaOperation, body: bytes) -> RequestView:
 
 def _view_image(operation: MediaOperation, body: bytes) -> RequestView:
     asked = IMAGE.decode(body)
-    return _view_drawing(
-        operation,
-        asked.model,
-        prompt=asked.prompt,
-        n=asked.n,
-        quality=asked.quality,
-        is_stream=bool(asked.stream),
-        partial_images=asked.partial_images or 0,
-        output_format=asked.output_format,
-        frame_count=asked.frame_count,
-        has_author=bytes(asked.svg) not in (b"", b"null"),
-        sent_images=len(asked.images or ()),
-    )
+    has_author = bytes(asked.svg) not in (b"", b"null")
+    return _view_drawing(operation, asked, has_author=has_author, sent_images=len(asked.images or ()))
 
 
 def _view_speech(operation: MediaOperation, body: bytes) -> RequestView:
@@ -142,19 +131,18 @@ def _view_edit(operation: MediaOperation, body: bytes, content_type: str) -> Req
     fields, files = _read_form(body, content_type)
     if not any(name.startswith("image") for name in files):
         raise InvalidRequest("image: send the image to edit in a form part of this name.", param="image")
-    return _view_drawing(
-        operation,
-        fields.get("model"),
+    asked = ImageBody(
         prompt=fields.get("prompt", ""),
+        model=fields.get("model"),
         n=_whole_number("n", fields),
         quality=fields.get("quality"),
-        is_stream=_is_true(fields.get("stream")),
-        partial_images=_whole_number("partial_images", fields) or 0,
+        stream=_is_true(fields.get("stream")),
+        partial_images=_whole_number("partial_images", fields),
         output_format=fields.get("output_format"),
         frame_count=_whole_number("frame_count", fields),
-        has_author=any(name.startswith("svg") for name in (*fields, *files)),
-        sent_images=sum(len(contents) for contents in files.values()),
     )
+    has_author = any(name.startswith("svg") for name in (*fields, *files))
+    return _view_drawing(operation, asked, has_author=has_author, sent_images=sum(map(len, files.values())))
 
 
 def _view_recording(operation: MediaOperation, body: bytes, content_type: str) -> RequestView:
@@ -178,35 +166,22 @@ def _view_recording(operation: MediaOperation, body: bytes, content_type: str) -
     )
 
 
-def _view_drawing(
-    operation: MediaOperation,
-    model: str | None,
-    *,
-    prompt: str,
-    n: int | None,
-    quality: str | None,
-    is_stream: bool,
-    partial_images: int,
-    output_format: str | None,
-    frame_count: int | None,
-    has_author: bool,
-    sent_images: int,
-) -> RequestView:
+def _view_drawing(operation: MediaOperation, asked: ImageBody, *, has_author: bool, sent_images: int) -> RequestView:
     """`has_author`: a model that writes SVG is named."""
-    images, text = checked_choices("n", n), estimate_tokens([prompt])
-    frames = min(max(frame_count or FRAMES, 1), MOST_FRAMES) if output_format == "gif" else 1
-    shown = PARTIAL_IMAGE_TOKENS * min(max(partial_images, 0), 100)
-    each = IMAGE_TOKENS.get(quality or "", IMAGE_TOKENS["medium"])
+    images, text = checked_choices("n", asked.n), estimate_tokens([asked.prompt])
+    frames = min(max(asked.frame_count or FRAMES, 1), MOST_FRAMES) if asked.output_format == "gif" else 1
+    shown = PARTIAL_IMAGE_TOKENS * min(max(asked.partial_images or 0, 0), 100)
+    each = IMAGE_TOKENS.get(asked.quality or "", IMAGE_TOKENS["medium"])
     return _view(
         operation,
-        model,
-        is_stream=is_stream,
+        asked.model,
+        is_stream=bool(asked.stream),
         input_tokens=text + sent_images * TOKENS_PER_SENT_IMAGE,
-        most_input_tokens=len(prompt) * 4 + sent_images * MOST_TOKENS_PER_SENT_IMAGE,
+        most_input_tokens=len(asked.prompt) * 4 + sent_images * MOST_TOKENS_PER_SENT_IMAGE,
         output_tokens=images * (frames * each + shown),
         most_output_tokens=images * (frames * MOST_IMAGE_TOKENS + shown),
         units=Units(images=images),
-        hosted_tools=OTHER_MODELS if has_author or output_format == "svg" else NO_TOOLS,
+        hosted_tools=OTHER_MODELS if has_author or asked.output_format == "svg" else NO_TOOLS,
     )
 
 
