@@ -22,7 +22,7 @@ from gateway.request.hosted_tools import ASSUMED_CALLS, NO_TOOLS, OTHER_MODELS, 
 from gateway.request.many_values import require_bearable
 from gateway.request.run import Incoming
 from gateway.request.turns import conversation_of, prefixes, reuse_of
-from gateway.request.view import TOKENS_PER_IMAGE, RequestView, estimate_tokens
+from gateway.request.view import TOKENS_PER_IMAGE, RequestView, estimate_tokens, needs_of
 
 ROLES: Final = {"model": "assistant", "function": "tool"}
 OF_CALLERS: Final = frozenset({"functionDeclarations", "computerUse"})
@@ -99,19 +99,14 @@ def _view(asked: Fields, incoming: Incoming) -> RequestView:
         operation=incoming.operation,
         model=incoming.model,
         is_stream=is_stream,
-        wants_usage_chunk=True,
         max_output_tokens=None if is_count else checked_limit("maxOutputTokens", _count(config, "maxOutputTokens")),
         choices=checked_choices("candidateCount", _count(config, "candidateCount")),
-        needs=tuple(
-            name
-            for name, is_needed in (
-                ("streaming", is_stream),
-                ("tools", bool(tools)),
-                ("json_schema", wants_json and bool(schemas)),
-                ("vision", images > 0),
-                ("audio", any(_kind(one) == "audio" for one in media)),
-            )
-            if is_needed
+        needs=needs_of(
+            streaming=is_stream,
+            tools=bool(tools),
+            json_schema=wants_json and bool(schemas),
+            vision=images > 0,
+            audio=any(_kind(one) == "audio" for one in media),
         ),
         conversation=conversation_of(turns, tools=len(declared), images=images, wants_json=wants_json),
         input_tokens=estimate_tokens([text for _, text in turns])

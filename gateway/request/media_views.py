@@ -12,13 +12,12 @@ import msgspec
 
 from backends.formats.form_splice import NotAForm, find_fields, is_form, text_fields
 from backends.protocol import MediaOperation
-from backends.usage import NO_UNITS, Units
-from classifier.protocol import Conversation
+from backends.usage import Units
 from gateway.errors import InvalidRequest
 from gateway.request.bodies import ABSENT, NamedModels
 from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, invalid_field, whole_number
-from gateway.request.hosted_tools import NO_TOOLS, OTHER_MODELS, HostedTools
+from gateway.request.hosted_tools import NO_TOOLS, OTHER_MODELS
 from gateway.request.many_values import require_bearable
 from gateway.request.recordings import length_of
 from gateway.request.rerank_view import view_rerank
@@ -102,7 +101,13 @@ def _view_moderation(operation: MediaOperation, body: bytes) -> RequestView:
     asked = MODERATION.decode(body)
     parts = [asked.input] if isinstance(asked.input, str) else asked.input
     texts = [part if isinstance(part, str) else part.text or "" for part in parts]
-    return _view(operation, asked.model, input_tokens=estimate_tokens(texts), most_input_tokens=len(body))
+    return RequestView(
+        operation=operation,
+        model=_named(asked.model),
+        input_tokens=estimate_tokens(texts),
+        most_input_tokens=len(body),
+        most_output_tokens=0,
+    )
 
 
 def _view_image(operation: MediaOperation, body: bytes) -> RequestView:
@@ -115,15 +120,16 @@ def _view_speech(operation: MediaOperation, body: bytes) -> RequestView:
     asked = SPEECH.decode(body)
     characters = len(asked.input)
     texts = [asked.input, asked.instructions or ""]
-    return _view(
-        operation,
-        asked.model,
+    return RequestView(
+        operation=operation,
+        model=_named(asked.model),
         is_stream=True,
         input_tokens=estimate_tokens(texts),
         most_input_tokens=sum(map(len, texts)) * 4,
         output_tokens=math.ceil(characters * SPEECH_TOKENS_PER_CHARACTER),
         most_output_tokens=characters * MOST_SPEECH_TOKENS_PER_CHARACTER + MOST_SPEECH_TOKENS,
-        units=Units(characters=characters),
+        units=(units := Units(characters=characters)),
+        most_units=units,
     )
 
 
@@ -153,9 +159,9 @@ def _view_recording(operation: MediaOperation, body: bytes, content_type: str) -
     length = length_of(recordings[0])
     prompt = estimate_tokens([fields["prompt"]]) if fields.get("prompt") else 0
     seconds, most_seconds = length.usual / 1000, length.most / 1000
-    return _view(
-        operation,
-        fields.get("model"),
+    return RequestView(
+        operation=operation,
+        model=_named(fields.get("model")),
         is_stream=_is_true(fields.get("stream")),
         input_tokens=prompt + math.ceil(seconds * AUDIO_TOKENS_PER_SECOND),
         most_input_tokens=prompt * 4 + math.ceil(most_seconds * MOST_AUDIO_TOKENS_PER_SECOND),
@@ -172,50 +178,23 @@ def _view_drawing(operation: MediaOperation, asked: ImageBody, *, has_author: bo
     frames = min(max(asked.frame_count or FRAMES, 1), MOST_FRAMES) if asked.output_format == "gif" else 1
     shown = PARTIAL_IMAGE_TOKENS * min(max(asked.partial_images or 0, 0), 100)
     each = IMAGE_TOKENS.get(asked.quality or "", IMAGE_TOKENS["medium"])
-    return _view(
-        operation,
-        asked.model,
+    return RequestView(
+        operation=operation,
+        model=_named(asked.model),
         is_stream=bool(asked.stream),
         input_tokens=text + sent_images * TOKENS_PER_SENT_IMAGE,
         most_input_tokens=len(asked.prompt) * 4 + sent_images * MOST_TOKENS_PER_SENT_IMAGE,
         output_tokens=images * (frames * each + shown),
         most_output_tokens=images * (frames * MOST_IMAGE_TOKENS + shown),
-        units=Units(images=images),
+        units=(units := Units(images=images)),
+        most_units=units,
         hosted_tools=OTHER_MODELS if has_author or asked.output_format == "svg" else NO_TOOLS,
     )
 
 
-def _view(
-    operation: MediaOperation,
-    model: str | None,
-    *,
-    is_stream: bool = False,
-    input_tokens: int,
-    most_input_tokens: int,
-    output_tokens: int = 0,
-    most_output_tokens: int = 0,
-    units: Units = NO_UNITS,
-    most_units: Units | None = None,
-    hosted_tools: HostedTools = NO_TOOLS,
-) -> RequestView:
+def _named(model: str | None) -> str:
     """OpenAI has a default model for requests that name none; here the rules choose one."""
-    return RequestView(
-        operation=operation,
-        model=AUTO if model is None else model,
-        is_stream=is_stream,
-        wants_usage_chunk=True,
-        max_output_tokens=None,
-        choices=1,
-        needs=(),
-        conversation=Conversation(last_user=""),
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        most_input_tokens=most_input_tokens,
-        most_output_tokens=most_output_tokens,
-        units=units,
-        most_units=units if most_units is None else most_units,
-        hosted_tools=hosted_tools,
-    )
+    return AUTO if model is None else model
 
 
 def _read_form(body: bytes, content_type: str) -> tuple[dict[str, str], dict[str, list[bytes]]]:

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 
 from backends.usage import Units
-from classifier.protocol import Conversation
 from gateway.errors import InvalidRequest
 from gateway.request.field_checks import checked_limit
 from gateway.request.view import RequestView, estimate_tokens
@@ -73,12 +72,6 @@ def _view(asked: RerankBody, longest: int) -> RequestView:
     return RequestView(
         operation=RERANK,
         model=AUTO if asked.model is None else asked.model,
-        is_stream=False,
-        wants_usage_chunk=True,
-        max_output_tokens=None,
-        choices=1,
-        needs=(),
-        conversation=Conversation(last_user=""),
         input_tokens=query * len(texts) + sum(tokens),
         most_input_tokens=(most_query + MARKS_PER_DOCUMENT) * len(texts) + sum(most_tokens),
         most_output_tokens=0,

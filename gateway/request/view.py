@@ -66,13 +66,13 @@ class RequestView(msgspec.Struct, frozen=True):
 
     operation: Operation
     model: str
-    is_stream: bool
-    wants_usage_chunk: bool
-    max_output_tokens: int | None
-    choices: int
-    needs: tuple[str, ...]
-    conversation: Conversation
-    input_tokens: int
+    is_stream: bool = False
+    wants_usage_chunk: bool = True
+    max_output_tokens: int | None = None
+    choices: int = 1
+    needs: tuple[str, ...] = ()
+    conversation: Conversation = Conversation(last_user="")
+    input_tokens: int = 0
     service_tier: str | None = None
     may_write_cache: bool = True
     may_have_media: bool = True
@@ -159,7 +159,7 @@ def _view_chat(body: ChatBody) -> RequestView:
         wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
         max_output_tokens=limit,
         choices=checked_choices("n", body.n),
-        needs=_needs(
+        needs=needs_of(
             streaming=bool(body.stream),
             tools=bool(tools),
             json_schema=body.response_format is not None and body.response_format.has_schema,
@@ -192,7 +192,7 @@ def _view_completion(body: CompletionBody) -> RequestView:
         wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
         max_output_tokens=checked_limit("max_tokens", body.max_tokens or None),  # 0 with echo scores the prompt
         choices=max(checked_choices("n", body.n), checked_choices("best_of", body.best_of)) * max(prompts, 1),
-        needs=_needs(streaming=bool(body.stream)),
+        needs=needs_of(streaming=bool(body.stream)),
         conversation=Conversation(last_user="\n".join(texts)),
         input_tokens=tokens + (estimate_tokens([body.suffix]) if body.suffix else 0),
     )
@@ -203,11 +203,7 @@ def _view_embedding(body: EmbeddingBody) -> RequestView:
     return RequestView(
         operation=EMBEDDINGS,
         model=body.model,
-        is_stream=False,
         wants_usage_chunk=False,
-        max_output_tokens=None,
-        choices=1,
-        needs=(),
         conversation=Conversation(last_user="\n".join(texts)),
         input_tokens=tokens,
         most_output_tokens=0,
@@ -233,10 +229,8 @@ def _view_responses(body: ResponsesBody) -> RequestView:
         operation="responses",
         model=body.model,
         is_stream=bool(body.stream),
-        wants_usage_chunk=True,
         max_output_tokens=checked_limit("max_output_tokens", body.max_output_tokens),
-        choices=1,
-        needs=_needs(
+        needs=needs_of(
             streaming=bool(body.stream),
             tools=bool(tools),
             json_schema=wanted == "json_schema",
@@ -289,13 +283,11 @@ def _view_messages(body: CountBody) -> RequestView:
         operation="messages" if is_answered else "messages.count_tokens",
         model=body.model,
         is_stream=bool(body.stream) and is_answered,
-        wants_usage_chunk=True,
         # 0 fills Anthropic's prompt cache.
         max_output_tokens=checked_limit("max_tokens", body.max_tokens, least=0)
         if isinstance(body, MessagesBody)
         else None,
-        choices=1,
-        needs=_needs(
+        needs=needs_of(
             streaming=bool(body.stream) and is_answered,
             tools=bool(tools),
             json_schema=wants_json,
@@ -321,7 +313,7 @@ def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], i
     return texts, estimate_tokens(texts) + tokens
 
 
-def _needs(**wanted: bool) -> tuple[str, ...]:
+def needs_of(**wanted: bool) -> tuple[str, ...]:
     return tuple(compress(wanted, wanted.values()))
 
 
