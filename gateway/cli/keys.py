@@ -8,23 +8,18 @@ from typing import Any, cast
 
 import typer
 from pydantic import TypeAdapter, ValidationError
-from rich.table import Column, Table
 
 from gateway.access.keys import Role
 from gateway.access.roles import require_team
-from gateway.access.rotation import OldSecret, Rotation
 from gateway.api.admin.key_views import Label
+from gateway.cli.key_list import list_keys
 from gateway.cli.key_rotation import NAMED, end_overlap, key_id_of, rotate
 from gateway.cli.litellm_keys import import_litellm
-from gateway.cli.show_table import show_table
 from gateway.cli.state import AUTHOR, State, open_state
 from gateway.clock import now_us
-from gateway.instants import DAY_US, moment_of
-from gateway.limits.openings import by_budget
-from gateway.limits.values import WindowName, new_limits, window_id
-from gateway.money import plain, usd
-from gateway.storage.sql.openings import SqlOpenings
-from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
+from gateway.instants import DAY_US
+from gateway.limits.values import new_limits
+from gateway.stores import KeyChange, ListedKey, NewKey
 from gateway.yaml_document import problem_of
 
 app = typer.Typer(help="API keys. A secret is shown once, when it is made.", no_args_is_help=True)
@@ -75,9 +70,15 @@ def create(
     require_team(cast("Role", role), team)
     _require_labels(name, team, project, tag)
     new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, _end(days), keep_bodies)  # pyright: ignore[reportArgumentType]
-    asked = (requests_per_minute, tokens_per_minute, max_parallel_requests)
-    limits = _with_window(_limits(budget_usd, budget_window, asked, tier_quota))
-    listed, secret = asyncio.run(_create(new, limits))
+    limits = _limits(
+        tier_quota,
+        budget_usd=budget_usd,
+        budget_window=budget_window,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        max_parallel_requests=max_parallel_requests,
+    )
+    listed, secret = asyncio.run(_create(new, _with_window(limits)))
     if as_json:
         print(json.dumps({"id": listed.record.id, "key": secret}))
     else:
@@ -114,8 +115,14 @@ def change(
         "expires_at_us": _end(days),
     }
     given = {name: value for name, value in given.items() if value is not None}
-    asked = (requests_per_minute, tokens_per_minute, max_parallel_requests)
-    limits = _limits(budget_usd, budget_window, asked, tier_quota)
+    limits = _limits(
+        tier_quota,
+        budget_usd=budget_usd,
+        budget_window=budget_window,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        max_parallel_requests=max_parallel_requests,
+    )
     for one in clear:
         column = CLEARED[one]
         if column in LIMITS and column not in limits:
@@ -143,27 +150,11 @@ def _end(days: float | None) -> int | None:
     return None if days is None else now_us() + round(days * DAY_US)
 
 
-def _limits(
-    budget_usd: str | None,
-    budget_window: str | None,
-    asked: tuple[int | None, int | None, int | None],
-    tier_quota: Sequence[str],
-) -> dict[str, Any]:
-    """The limits given, as they are stored; `asked` is requests a minute, tokens a minute, and requests at once.
-
-    Raises BadParameter.
-    """
-    requests_per_minute, tokens_per_minute, max_parallel_requests = asked
-    given = {
-        "budget_usd": budget_usd,
-        "budget_window": budget_window,
-        "requests_per_minute": requests_per_minute,
-        "tokens_per_minute": tokens_per_minute,
-        "max_parallel_requests": max_parallel_requests,
-        "tier_quotas": dict(_quota(text) for text in tier_quota) or None,
-    }
+def _limits(tier_quota: Sequence[str], **given: object) -> dict[str, Any]:
+    """The limits given, as they are stored. Raises BadParameter."""
+    quotas = dict(_quota(text) for text in tier_quota) or None
     try:
-        return new_limits(given)
+        return new_limits({**given, "tier_quotas": quotas})
     except ValueError as error:
         raise typer.BadParameter(f"limits: {error}") from error
 
@@ -177,32 +168,7 @@ def _quota(text: str) -> tuple[str, dict[str, object]]:
     return tier, {"requests": int(requests), "window": window}
 
 
-@app.command("list")
-def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
-    """All keys, without their secrets."""
-    rows = asyncio.run(_list())
-    if as_json:
-        print(json.dumps(rows))
-        return
-    table = Table(Column("id", no_wrap=True), "name", "role", "team", "project", "created", "state", "last request")
-    for row in rows:
-        whose = (str(row[column] or "") for column in ("id", "name", "role", "team", "project"))
-        last = row["last_request_on"] or f"none in {LAST_DAYS} days"
-        came = f"{_readable(row['created'])}{', from LiteLLM' if row['taken_over_from'] else ''}"
-        table.add_row(*whose, came, str(row["state"]), last)
-    show_table(table)
-    for row in rows:
-        if row["state"] == "active" and row["secret"] != "ours":
-            print(f"{row['id']} {row['name']}: its secret is the one that it had at LiteLLM")
-        if row["state"] == "active" and row["taken_over_usd"] is not None:
-            when = {"day": "today", "month": "this month"}[row["limits"].get("budget_window", "month")]
-            print(f"{row['id']} {row['name']}: of its budget ${row['taken_over_usd']} was spent {when} at LiteLLM")
-        if row["state"] == "active":
-            for old in row["old_secrets"]:
-                last_used = "not used since" if old["last_used"] is None else f"last used {_readable(old['last_used'])}"
-                print(f"{row['id']} {row['name']}: an older secret works until {_readable(old['ends'])}, {last_used}")
-
-
+app.command("list")(list_keys)
 app.command("import-litellm")(import_litellm)
 app.command()(rotate)
 app.command()(end_overlap)
@@ -266,62 +232,8 @@ def _require_tiers(state: State, limits: Mapping[str, Any]) -> None:
         )
 
 
-def _readable(at: str) -> str:
-    return f"{at[:10]} {at[11:19]} UTC"
-
-
-async def _list() -> list[dict[str, Any]]:
-    async with open_state() as state:
-        limits, rotations = await state.keys.limits(), await state.secrets.rotations()
-        last_days, litellms = await state.keys.last_days(), await state.keys.litellms()
-        listed = {one.record.id: one for one in await state.keys.list()}
-        windows = {window: window_id(window, now_us()) for window in WindowName.__args__}
-        opened = by_budget(await SqlOpenings(state.database).of(windows.values()))
-        rows = [_row(one, limits.get(key, {}), rotations.get(key), last_days.get(key)) for key, one in listed.items()]
-        for row in rows:  # a rotation replaces LiteLLM's secret by ours
-            row["secret"] = "LiteLLM's" if row["id"] in litellms and row["id"] not in rotations else "ours"
-            row["taken_over_from"] = "LiteLLM" if row["id"] in litellms else None
-            window = windows[row["limits"].get("budget_window", "month")]
-            opening = opened.get(("key", row["id"], window)) if "budget_usd" in row["limits"] else None
-            row["taken_over_usd"] = plain(usd(opening)) if opening else None
-        return rows
-
-
 async def _revoke(named: str) -> str:
     async with open_state() as state:
         key_id = await key_id_of(state, named)
         await state.keys.revoke(key_id, author=AUTHOR)
         return key_id
-
-
-def _row(
-    listed: ListedKey, limits: Mapping[str, Any], rotation: Rotation | None, last_day: int | None
-) -> dict[str, Any]:
-    record, now = listed.record, now_us()
-    is_expired = record.expires_at_us is not None and record.expires_at_us <= now
-    return {
-        "id": record.id,
-        "name": record.name,
-        "role": record.role,
-        "team": record.team,
-        "project": record.project,
-        "tags": list(record.tags),
-        "allowed_models": sorted(record.allowed_models) if record.allowed_models is not None else None,
-        "keeps_bodies": record.keeps_bodies,
-        "limits": dict(limits),
-        "created": _moment(listed.created_at_us),
-        "expires": None if record.expires_at_us is None else _moment(record.expires_at_us),
-        "rotated": None if rotation is None else _moment(rotation.rotated_at_us),
-        "old_secrets": [] if rotation is None else [_old(one) for one in rotation.working],
-        "last_request_on": None if last_day is None else _moment(last_day * DAY_US)[:10],
-        "state": "revoked" if record.revoked_at_us is not None else "expired" if is_expired else "active",
-    }
-
-
-def _old(one: OldSecret) -> dict[str, str | None]:
-    last_used = None if one.last_used_at_us is None else _moment(one.last_used_at_us)
-    return {"replaced": _moment(one.replaced_at_us), "ends": _moment(one.ends_at_us), "last_used": last_used}
-
-
-def _moment(at_us: int) -> str:
-    return moment_of(at_us).isoformat(timespec="seconds")
