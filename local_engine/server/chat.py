@@ -22,7 +22,6 @@ from local_engine.server.openai_protocol import (
     parse_chat,
     parse_completion,
     sampling_params,
-    template_names,
 )
 from local_engine.text.messages import plain_message
 from local_engine.text.prompts import Prompt, check_ids, read_prompts, truncated
@@ -164,15 +163,8 @@ def chat_prompt(request: ChatRequest, model: Model, *, within: int | None = None
     for tool in request.tools or ():
         function_of(tool)
     tools = None if request.tool_choice == "none" else request.tools
-    extra = template_names(
-        request.add_generation_prompt,
-        request.continue_final_message,
-        request.documents,
-        request.chat_template_kwargs,
-        request.reasoning_effort,
-    )
     ids = model.tokenizer.encode_chat(
-        messages, tools=tools, extra=extra, with_bos=request.add_special_tokens, within=within
+        messages, tools=tools, extra=request.template_names, with_bos=request.add_special_tokens, within=within
     )
     check_ids(ids, model.known_tokens, "messages")
     return ids

@@ -149,6 +149,18 @@ class ChatRequest(Sampled, kw_only=True):
         """Maximum tokens of an answer, under either name."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
+    @property
+    def template_names(self) -> dict[str, Any]:
+        """Variables for the chat template besides the messages."""
+        said = {
+            "add_generation_prompt": self.add_generation_prompt,
+            "continue_final_message": self.continue_final_message,
+            "documents": self.documents,
+            # The name in templates that can omit thoughts: Qwen3's and SmolLM3's.
+            "enable_thinking": False if self.reasoning_effort == "none" else None,
+        }
+        return {name: value for name, value in said.items() if value is not None} | (self.chat_template_kwargs or {})
+
 
 class CompletionRequest(Sampled, kw_only=True):
     """`POST /v1/completions`: one prompt or several, each as text or as token ids."""
@@ -162,24 +174,6 @@ class CompletionRequest(Sampled, kw_only=True):
     def longest(self) -> int | None:
         """Maximum tokens of an answer."""
         return self.max_tokens
-
-
-def template_names(
-    add_generation_prompt: bool | None,
-    continue_final_message: bool | None,
-    documents: list[dict[str, Any]] | None,
-    kwargs: dict[str, Any] | None,
-    reasoning_effort: str | None,
-) -> dict[str, Any]:
-    """Variables for a chat template besides the messages: the given fields, extended by kwargs."""
-    said = {
-        "add_generation_prompt": add_generation_prompt,
-        "continue_final_message": continue_final_message,
-        "documents": documents,
-        # The name in templates that can omit thoughts: Qwen3's and SmolLM3's.
-        "enable_thinking": False if reasoning_effort == "none" else None,
-    }
-    return {name: value for name, value in said.items() if value is not None} | (kwargs or {})
 
 
 _CHAT = msgspec.json.Decoder(ChatRequest)
