@@ -16,7 +16,7 @@ from gateway.learning.judge_model import judge_problem
 from gateway.money import format_usd
 from gateway.pricing.price_figures import unit_figures
 from gateway.routing.snapshot import Candidate
-from gateway.rulebook.service import text_version
+from gateway.rulebook.versions import text_version
 
 
 def command(as_json: AsJson = False) -> None:

@@ -21,7 +21,8 @@ from gateway.config.settings import read_text
 from gateway.errors import NotFound
 from gateway.instants import moment_of
 from gateway.routing.rules import RulesDocument, rules_json_schema
-from gateway.rulebook.service import Activation, RulesService, StoredRules, text_diff
+from gateway.rulebook.service import RulesService
+from gateway.rulebook.versions import Activation, StoredRules, text_diff
 
 app = typer.Typer(help="Routing rules, as versions of which one is active.", no_args_is_help=True)
 

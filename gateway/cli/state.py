@@ -16,7 +16,7 @@ from gateway.errors import StateError
 from gateway.reports.services import ReportServices, build_report_services
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
-from gateway.rulebook.service import text_version
+from gateway.rulebook.versions import text_version
 from gateway.storage.database import migrate_engine, open_database, schema_there
 from gateway.storage.pepper import require_pepper
 from gateway.storage.revisions import known_revisions, newest_revision

@@ -6,8 +6,6 @@ which every process polls through `refresh()`, so that it reaches all of them wi
 """
 
 import asyncio
-import difflib
-import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,56 +14,11 @@ from typing import Protocol
 
 from gateway.errors import ConfigurationError, Conflict, NotFound
 from gateway.routing.rules import RulesDocument
-from gateway.whole_file import write_whole
+from gateway.rulebook.versions import Activation, RulesStore, StoredRules, text_diff, text_version
+from gateway.rulebook.watched_file import WatchedFile
 
 log = logging.getLogger(__name__)
 FILE_AUTHOR = "file"
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRules:
-    """An immutable version: `version` is the hash of its text."""
-
-    version: str
-    text: str
-    author: str
-    reason: str
-    created_at_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Activation:
-    """One change of the active version; `previous` is None for the first."""
-
-    version: str
-    previous: str | None
-    author: str
-    reason: str
-    at_us: int
-
-
-class RulesStore(Protocol):
-    """Versions and the active one. `activate` writes the audit record in the same transaction."""
-
-    async def put(self, rules: StoredRules) -> None:
-        """Stores a version; an existing one keeps its first author and reason."""
-        ...
-
-    async def get(self, version: str) -> StoredRules | None: ...
-
-    async def versions(self) -> Sequence[StoredRules]:
-        """Newest first."""
-        ...
-
-    async def active(self) -> str | None: ...
-
-    async def activate(self, activation: Activation, *, diff: str) -> bool:
-        """False if the active version is no longer `activation.previous`."""
-        ...
-
-    async def activations(self) -> Sequence[Activation]:
-        """Newest first."""
-        ...
 
 
 class Validator(Protocol):
@@ -103,7 +56,7 @@ class RulesService:
         self._validator = validator
         self._apply = apply
         self._now_us = now_us
-        self._file = _WatchedFile(file) if file is not None else None
+        self._file = WatchedFile(file) if file is not None else None
         self._taken_over = taken_over
         self._refreshing = asyncio.Lock()
         self.applied: str | None = None
@@ -275,63 +228,6 @@ class RulesService:
             if one.version == version and (taken is None or one.author == FILE_AUTHOR):
                 return True
         return False
-
-
-class _WatchedFile:
-    """rules.yaml, and beside it the hash of what was last taken over: a restart must not undo a web edit."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._memory = path.with_suffix(".taken")
-        self._looking_at: tuple[int, int] | None = None
-        self._looked_at: tuple[int, int] | None = None
-
-    def text_if_touched(self) -> str | None:
-        """The text if the file changed since the last completed look; None also if there is no file.
-
-        Raises UnicodeDecodeError.
-        """
-        try:
-            stat = self.path.stat()
-            signature = (stat.st_mtime_ns, stat.st_size)
-            if signature == self._looked_at:
-                return None
-            text = self.path.read_text(encoding="utf-8")
-        except OSError:
-            return None
-        self._looking_at = signature
-        return text
-
-    def end_look(self) -> None:
-        """The text has been dealt with. Until then every look reads it again, in case the store failed."""
-        self._looked_at = self._looking_at
-
-    def remember(self, text: str) -> None:
-        """Atomic: a partial hash would not match, and a restart would take the file over again."""
-        try:
-            write_whole(self._memory, text_version(text).encode())
-        except OSError as error:
-            log.error(
-                "cannot write %s (%s): an earlier text that is restored in %s may not be applied",
-                self._memory, error.strerror, self.path.name,
-            )  # fmt: skip
-
-    def taken(self) -> str | None:
-        try:
-            return self._memory.read_text(encoding="ascii").strip()
-        except FileNotFoundError:
-            return None
-
-
-def text_version(text: str) -> str:
-    """Version of a rules text: 16 hexadecimal digits of its SHA-256."""
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
-
-
-def text_diff(old: str, new: str, old_name: str, new_name: str) -> str:
-    """A unified diff; empty when nothing changed."""
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, lineterm="")
-    return "\n".join(lines)
 
 
 def problem_of(error: ConfigurationError) -> Problem:

@@ -12,7 +12,8 @@ from gateway.instants import microseconds
 from gateway.moments import Moment
 from gateway.reports.replay_views import Replay, ReplayResult
 from gateway.routing.rules import RulesDocument, rules_json_schema
-from gateway.rulebook.service import Activation, Problem, RulesService, StoredRules, text_diff
+from gateway.rulebook.service import Problem, RulesService
+from gateway.rulebook.versions import Activation, StoredRules, text_diff
 
 MAX_TEXT = 1_000_000
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.rulebook.service import Activation, StoredRules
+from gateway.rulebook.versions import Activation, StoredRules
 from gateway.storage.database import AUDIT_LOCK, lock, writing
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit

@@ -11,7 +11,7 @@ from gateway.access.keys import KeyRing, hash_key
 from gateway.errors import Unauthenticated
 from gateway.instants import DAY_US, LAST_US
 from gateway.money import format_usd
-from gateway.rulebook.service import Activation, RulesStore, StoredRules
+from gateway.rulebook.versions import Activation, RulesStore, StoredRules
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.budgets import SqlBudgets
 from gateway.storage.sql.keys import SqlKeyStore

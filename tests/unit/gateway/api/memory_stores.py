@@ -15,7 +15,7 @@ from gateway.instants import moment_of
 from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.entry import Entry
 from gateway.limits.values import BudgetScope
-from gateway.rulebook.service import Activation, StoredRules
+from gateway.rulebook.versions import Activation, StoredRules
 from gateway.stores import (
     AuditRecord,
     BatchCost,

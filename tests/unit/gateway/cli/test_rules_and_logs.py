@@ -13,7 +13,7 @@ from gateway.cli import build
 from gateway.cli.state import open_state
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, NotFound
-from gateway.rulebook.service import text_version
+from gateway.rulebook.versions import text_version
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.stores import Adjustment
 from tests.unit.gateway.cli.commands import run_cli

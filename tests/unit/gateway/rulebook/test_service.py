@@ -9,7 +9,8 @@ import pytest
 
 from gateway.errors import ConfigurationError, Conflict, DatabaseDown, NotFound
 from gateway.routing.rules import RulesDocument
-from gateway.rulebook.service import RulesService, StoredRules, text_version
+from gateway.rulebook.service import RulesService
+from gateway.rulebook.versions import StoredRules, text_version
 from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig, catalogue
 from tests.unit.gateway.api.memory_stores import MemoryRules
 

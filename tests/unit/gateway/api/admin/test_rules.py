@@ -1,6 +1,6 @@
 """Rules over HTTP: errors with their line, compare-and-set, replay, activation, roll-back."""
 
-from gateway.rulebook.service import text_version
+from gateway.rulebook.versions import text_version
 from tests.unit.gateway.api.fakes import FIRST_RULES, OTHER_RULES, AdminRig
 
 FIRST, OTHER = text_version(FIRST_RULES), text_version(OTHER_RULES)
