@@ -171,6 +171,9 @@ class Dispatcher(msgspec.Struct):
 
     def _failed(self, run: Run, attempt: _Attempt, error: BackendError) -> BackendError:
         """Records a failed attempt. If it was abandoned, or its answer was unreadable, it may have been billed."""
+        # In Python 3.12 and 3.13 a traceback also refers to the coroutines that awaited the raising one. The one that
+        # keeps this error would, with the request's whole body, wait for a search for cycles.
+        error.__traceback__ = error.__cause__ = error.__context__ = None
         self.upstreams.ended(attempt.candidate)
         now = self.monotonic()
         self.upstreams.failed(attempt.candidate, attempt.step.key, error, now, tenant=run.intent.tenant)

@@ -78,8 +78,9 @@ async def test_after_the_first_chunk_a_failure_is_an_error_event_and_never_a_cle
     assert entry.cost_lower_pico_usd <= entry.cost.total_pico_usd <= entry.cost_upper_pico_usd
 
 
-async def test_a_request_that_nobody_answered_is_freed_without_a_search_for_cycles() -> None:
-    rig = Rig(one=fault("unavailable"), two=fault("unreachable"))
+@pytest.mark.parametrize("two", [fault("unreachable"), fault("garbage"), None], ids=["refused", "garbage", "answered"])
+async def test_a_request_with_a_failed_attempt_is_freed_without_a_search_for_cycles(two: Script | None) -> None:
+    rig = Rig(one=fault("unavailable"), two=two)
     gc.collect()
     gc.disable()
     try:
