@@ -190,6 +190,7 @@ async def test_a_cancelled_turn_of_a_conversation_is_not_continued_without_it() 
 
 
 async def test_an_input_is_not_held_decoded_until_the_end() -> None:
+    gc.collect()  # earlier tests' would be found too
     made = Background()
     task = await made.begun()
     [opened] = [one for one in gc.get_objects() if isinstance(one, Open)]
