@@ -26,8 +26,9 @@ from backends.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from backends.formats.anthropic import REFUSAL
 from backends.formats.chat_fields import invalid, untranslatable
-from backends.formats.json_objects import decode_object, objects_of, part_of
+from backends.formats.json_objects import decode_object, first_of, objects_of, part_of
 from backends.formats.named_addresses import PICTURE, addresses_in
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.past_thinking import DETAILS, details_of
@@ -35,6 +36,7 @@ from backends.http.errors import TOO_LONG, error_from_status, is_too_long
 from backends.http.reply import PlainReply
 from backends.http_backend import where_another_may_do
 from backends.protocol import BackendHealth, Call, Chunk, Reply, trace_of
+from backends.usage import Usage
 
 CHAT_FIELDS: Final = frozenset(
     {
@@ -87,6 +89,7 @@ NOT_AS_BILLED: Final = (
     *("azure_ai/agents/", "bedrock/agentcore/", "vertex_ai/agent_engine/"),
 )
 """Prefixes of models whose usage is litellm's own count, since their servers report no tokens, or not always."""
+REFUSED: Final = re.compile(rb'"stop_reason":\s*"refusal"')
 TWICE_IN_STREAMS: Final = re.compile(r"bedrock/.*\bopenai\.")
 """Models in whose input Bedrock's ConverseStream, unlike Converse, counts what was read from and written to the cache.
 litellm adds that once more. It uses ConverseStream if there are tools, for one."""
@@ -132,7 +135,9 @@ class LitellmBackend:
             raise self._translated(error, call) from error
         if call.is_stream:
             return _LitellmReply(cast(AsyncIterator[_Model], answer), call, self)
-        return PlainReply(_without_other_counts(read_answer(_json(answer), backend=self._name), call))
+        document = _json(answer)
+        chunk = _without_other_counts(read_answer(document, backend=self._name), call)
+        return PlainReply(_unbilled(chunk) if _is_refusal(document) else chunk)
 
     async def health(self) -> BackendHealth:
         return BackendHealth(True, "not probed")
@@ -209,7 +214,7 @@ class _LitellmReply:
         self._call = call
         self._backend = backend
         self._reader = OpenAIStreamReader(backend.name, wants_usage_chunk=call.wants_usage_chunk)
-        self._is_unreported = False
+        self._is_unreported = self._is_refused = self._has_output = False
 
     async def __aiter__(self) -> AsyncGenerator[Chunk]:
         reader, timeouts = self._reader, self._call.timeouts
@@ -220,9 +225,13 @@ class _LitellmReply:
             except Exception as error:
                 raise self._backend.broken(error, self._call, is_started=reader.is_started) from error
             document = None if piece is None else self._as_reported(_json(piece))
+            if document is not None and not self._has_output and _is_refusal(document):
+                self._is_refused = True
             for chunk in reader.end() if document is None else reader.read(document):
                 counted = replace(chunk, usage=None) if self._is_unreported else chunk
-                yield _counted_once(_without_other_counts(counted, self._call), document, self._call)
+                counted = _counted_once(_without_other_counts(counted, self._call), document, self._call)
+                self._has_output = self._has_output or counted.has_output
+                yield _unbilled(counted) if self._is_refused else counted
             if document is None:
                 return
 
@@ -244,6 +253,23 @@ class _LitellmReply:
         close = getattr(self._pieces, "aclose", None)
         if close is not None:
             await close()
+
+
+def _is_refusal(document: bytes) -> bool:
+    """Whether Claude refused before any output, which newer litellms (1.110.2, not 1.106.2) tell from other filtered
+    answers. The reason that it gives is no output."""
+    if not REFUSED.search(document):
+        return False
+    choice = first_of((decode_object(document) or {}).get("choices"))
+    said = part_of(choice, "message") or part_of(choice, "delta")
+    if part_of(said, "provider_specific_fields").get("stop_reason") != REFUSAL:
+        return False
+    return not any(said.get(name) for name in ("content", "reasoning_content", "tool_calls"))
+
+
+def _unbilled(chunk: Chunk) -> Chunk:
+    """Its counts are for information, as in billed() of formats/anthropic.py."""
+    return replace(chunk, usage=chunk.usage and Usage(), has_output=False, output_characters=0)
 
 
 def _without_other_counts(chunk: Chunk, call: Call) -> Chunk:

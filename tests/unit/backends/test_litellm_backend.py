@@ -170,6 +170,45 @@ async def test_a_stream_is_booked_as_its_provider_reports_it(reported: list[Json
     assert [chunk.usage for chunk in chunks if chunk.usage] == ([usage] if usage else [])
 
 
+DECLINED: Json = {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": "no"}}
+FEW: Json = {"prompt_tokens": 106, "completion_tokens": 1, "total_tokens": 107}
+
+
+@pytest.mark.parametrize(
+    ("message", "usage"),
+    [
+        ({"refusal": "no", "provider_specific_fields": DECLINED}, Usage()),
+        ({"content": "as I", "refusal": "no", "provider_specific_fields": DECLINED}, Usage(106, output_tokens=1)),
+        ({"content": '{"stop_reason": "refusal"}'}, Usage(106, output_tokens=1)),
+        ({"provider_specific_fields": {"citations": None}}, Usage(106, output_tokens=1)),  # litellm 1.106.2
+    ],
+)
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_what_claude_refuses_before_any_output_is_not_billed(
+    message: Json, usage: Usage, *, is_stream: bool
+) -> None:
+    """As litellm 1.110.2 itself made of such a message and of such a stream."""
+    said = {"index": 0, "finish_reason": "content_filter"}
+    if is_stream:
+        pieces = [
+            {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "", **message}}]},
+            {"choices": [said | {"delta": {}}]},
+            {"choices": [], "usage": FEW},
+        ]
+        backend = LitellmBackend("b", complete=FakeLitellm(stream_of(*pieces)))
+        chunks = await read_stream.collect(backend, make_call(stream=True))
+    else:
+        answer = Piece({"choices": [said | {"message": {"role": "assistant", **message}}], "usage": FEW})
+        chunks = await read_stream.collect(LitellmBackend("b", complete=FakeLitellm(answer)), make_call())
+    [counted] = [chunk.usage for chunk in chunks if chunk.usage is not None]
+    assert counted == usage
+    has_text = bool(message.get("content"))
+    assert (any(chunk.has_output for chunk in chunks), any(chunk.output_characters for chunk in chunks)) == (
+        has_text,
+        has_text,
+    )
+
+
 @pytest.mark.parametrize(
     ("model", "counted", "booked", "is_estimated"),
     [
