@@ -16,7 +16,7 @@ from backends.formats.chat_fields import invalid, untranslatable
 from backends.formats.json_objects import Fields, part_of
 from backends.formats.json_splice import splice
 from backends.formats.openai_request import members_of
-from backends.formats.usage_wire import believable, token_count
+from backends.formats.usage_wire import PICO_PER_USD, believable, dollars, token_count
 from backends.http.errors import error_from_event, no_answer
 from backends.protocol import Call, Chunk
 from backends.usage import Units, Usage
@@ -83,6 +83,7 @@ class _Answer(msgspec.Struct):
     model: object = None
     usage: object = None
     meta: object = None
+    provider: object = None
     error: object = None
 
 
@@ -184,18 +185,25 @@ def _score(result: _Result) -> float:
 
 
 def _usage(answer: _Answer) -> Usage | None:
-    """Search units as Cohere bills, tokens as the others do; None if neither is given. Raises MalformedUsage."""
+    """Search units as Cohere bills, tokens as the others do, what is charged as OpenRouter says, whose answers name the
+    provider; None if nothing is given. Raises MalformedUsage."""
     usage = cast(Fields, answer.usage) if isinstance(answer.usage, dict) else {}
     meta = cast(Fields, answer.meta) if isinstance(answer.meta, dict) else {}
     billed, tokens = part_of(meta, "billed_units"), part_of(meta, "tokens")
-    units = token_count(billed.get("search_units"), "search_units")
+    units = _first_count((billed, "search_units"), (usage, "search_units"))
+    charged_pico_usd = dollars(usage, "cost", PICO_PER_USD) if isinstance(answer.provider, str) else None
     read = _first_count((usage, "prompt_tokens"), (usage, "input_tokens"), (tokens, "input_tokens"))
     written = _first_count((usage, "completion_tokens"), (usage, "output_tokens"), (tokens, "output_tokens"))
     if not read:
         read, written = _first_count((usage, "total_tokens"), (billed, "total_tokens")), 0
-    if not (units or read):
+    if not (units or read or charged_pico_usd):
         return None
-    return Usage(input_tokens=read, output_tokens=written, units=Units(search_units=units))
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        units=Units(search_units=units),
+        charged_pico_usd=charged_pico_usd or None,  # 0 with an own key, whose provider charges
+    )
 
 
 def _first_count(*places: tuple[Mapping[str, object], str]) -> int:

@@ -40,7 +40,7 @@ _LARGEST_FIGURE: Final = 10**12
 _MOST_DOLLARS: Final = 10_000
 """No call costs as much."""
 _PICO_PER_TICK: Final = 100
-_PICO_PER_USD: Final = 10**12
+PICO_PER_USD: Final = 10**12
 
 _COUNTED_APART: Final = frozenset({"web_search_calls", "file_search_calls", "mcp_calls"})
 """xAI counters that are not other tool calls: searches, counted separately, and MCP, billed by tokens only. What it
@@ -122,24 +122,24 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
 
 def _charged_pico_usd(usage: Wire) -> int | None:
     if "cost_in_usd_ticks" in usage:
-        return _dollars(usage, "cost_in_usd_ticks", _PICO_PER_TICK)
+        return dollars(usage, "cost_in_usd_ticks", _PICO_PER_TICK)
     cost = usage.get("cost")
     if isinstance(cost, dict):
         parts = cast(Wire, cost)
-        return _dollars(parts, "total_cost", _PICO_PER_USD) if parts.get("currency") == "USD" else None
-    charged = _dollars(usage, "cost", _PICO_PER_USD) if "is_byok" in usage else None
+        return dollars(parts, "total_cost", PICO_PER_USD) if parts.get("currency") == "USD" else None
+    charged = dollars(usage, "cost", PICO_PER_USD) if "is_byok" in usage else None
     if charged is None or not usage["is_byok"]:
         return charged
-    elsewhere = _dollars(_details(usage, "cost_details"), "upstream_inference_cost", _PICO_PER_USD)
+    elsewhere = dollars(_details(usage, "cost_details"), "upstream_inference_cost", PICO_PER_USD)
     return None if elsewhere is None else charged + elsewhere
 
 
-def _dollars(wire: Wire, field: str, pico_usd: int) -> int | None:
+def dollars(wire: Wire, field: str, pico_usd: int) -> int | None:
     """An amount in units of `pico_usd`; None if there is none. Raises MalformedUsage."""
     amount = wire.get(field)
     if amount is None:
         return None
-    most = _MOST_DOLLARS * _PICO_PER_USD / pico_usd
+    most = _MOST_DOLLARS * PICO_PER_USD / pico_usd
     if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 <= amount <= most:
         raise MalformedUsage(f"{field} is not an amount")
     return round(Decimal(str(amount)) * pico_usd)

@@ -140,6 +140,16 @@ def test_documents_are_put_back_as_they_came() -> None:
         ({"usage": {"total_tokens": 8}}, Usage(8)),  # Jina, Voyage, vLLM
         ({"usage": {"prompt_tokens": 7, "completion_tokens": 1, "total_tokens": 8}}, Usage(7, output_tokens=1)),
         ({"usage": {"total_tokens": 0}}, None),
+        (
+            {"provider": "Cohere", "usage": {"search_units": 1, "cost": 0.002}},  # OpenRouter
+            Usage(units=Units(search_units=1), charged_pico_usd=2_000_000_000),
+        ),
+        (
+            {"provider": "Cohere", "usage": {"total_tokens": 150, "search_units": 1, "cost": 0.001}},
+            Usage(150, units=Units(search_units=1), charged_pico_usd=1_000_000_000),
+        ),
+        ({"provider": "Nvidia", "usage": {"total_tokens": 20, "cost": 0}}, Usage(20)),
+        ({"usage": {"search_units": 2, "cost": 0.1}}, Usage(units=Units(search_units=2))),  # somebody's estimate
         ({"usage": None, "meta": None}, None),
         ({}, None),
     ],
