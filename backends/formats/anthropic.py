@@ -52,8 +52,9 @@ FINISH_REASONS: Final[Mapping[str, str]] = {
 INTERRUPTED: Final = "began another answer inside this one"
 _BESIDE: Final = "compaction"
 """Iterations of this type are billed in addition to the usage's own totals."""
-_ELSEWHERE: Final = frozenset({"advisor_message", "fallback_message"})
-"""Iterations of another model, billed at its prices."""
+_PRICED: Final = frozenset({None, "message", _BESIDE})
+"""Other iterations are another model's (`advisor_message`, `fallback_message`), billed at its prices, or of a kind that
+we do not know."""
 _INPUT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _OF_INPUT: Final = (*_INPUT, "cache_creation")
 _READ: Final = (
@@ -74,7 +75,8 @@ _MOST_ITERATIONS: Final = 1_000
 def parse_messages_usage(wire: object) -> Usage:
     """Anthropic's usage, whose `input_tokens` excludes cached tokens, as ours. Raises MalformedUsage.
 
-    Work that another model did for the answer counts as `other_tool_calls`, whose price is not reported.
+    Work that another model did for the answer, or of a kind that we do not know, counts as `other_tool_calls`, whose
+    price is not reported.
     """
     if not isinstance(wire, Mapping):
         raise MalformedUsage("usage is not an object")
@@ -99,7 +101,7 @@ def parse_messages_usage(wire: object) -> Usage:
             web_searches=token_count(
                 part_of(usage, "server_tool_use").get("web_search_requests"), "web_search_requests"
             ),
-            other_tool_calls=sum(text_of(part, "type") in _ELSEWHERE for part in parts),
+            other_tool_calls=sum(text_of(part, "type") not in _PRICED for part in parts),
         )
     )
 

@@ -91,6 +91,17 @@ USAGES: list[tuple[Json, Usage]] = [
         },
         Usage(12, output_tokens=4, other_tool_calls=1),
     ),
+    (
+        {
+            "input_tokens": 1,
+            "output_tokens": 2,
+            "iterations": [
+                {"type": "message", "input_tokens": 1, "output_tokens": 2},
+                {"type": "of_next_year", "input_tokens": 9, "output_tokens": 9},
+            ],
+        },
+        Usage(1, output_tokens=2, other_tool_calls=1),
+    ),
     ({"input_tokens": 1, "output_tokens": 2, "iterations": None}, Usage(1, output_tokens=2)),
     ({"input_tokens": 1, "output_tokens": 2, "iterations": [{"type": []}]}, Usage(1, output_tokens=2)),
     *(  # kept for a time that has no price: no tier of that name has one
