@@ -183,6 +183,15 @@ def meter(name: str, pico_usd: int, day: date = DAY) -> Charged:
                 Charged(DAY, "credit", -10 * CENT),
             ],
         ),
+        (  # Amazon's FOCUS 1.2 has the usage type in SkuMeter
+            FOCUS_AMAZON.replace("SkuId,x_ServiceCode,x_UsageType", "SkuId,x_ServiceCode,SkuMeter"),
+            (date(2026, 11, 1), DAY, NEXT),
+            [
+                meter("claude-opus-5-5", 25 * CENT),
+                meter("claude4-6sonnet-output-tokens", 50 * CENT),
+                Charged(DAY, "credit", -10 * CENT),
+            ],
+        ),
         (FOCUS_AZURE, (DAY,), [meter("gpt-5-4-opt-gl-1m-tokens", 500 * CENT)]),
         (
             json.dumps([FOCUS_GOOGLE]),
