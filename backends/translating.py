@@ -16,6 +16,7 @@ from backends.dialects import PLAIN, Dialect
 from backends.endpoints.content_errors import content_error_from
 from backends.endpoints.content_events import ContentEventWriter, ContentHead, content_from_answer
 from backends.endpoints.content_format import ContentAsked, chat_from_content, request_to_count
+from backends.endpoints.custom_calls import CUSTOM, CustomCallWriter, with_custom_calls, with_functions
 from backends.endpoints.messages_events import (
     MessagesEventWriter,
     message_from_answer,
@@ -81,6 +82,8 @@ class TranslatingBackend:
         operation = call.operation
         if operation == "responses":
             return await (self._open_own_response if operation in self._native else self._open_response)(call)
+        if operation == "chat.completions" and CUSTOM in call.body and not self._dialect.models_think:
+            return await self._open_chat_of_custom_tools(call)
         if operation == "messages" and operation not in self._native:
             return await self._open_message(call)
         if operation == "generate_content" and operation not in self._native:
@@ -104,6 +107,18 @@ class TranslatingBackend:
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+    async def _open_chat_of_custom_tools(self, call: Call) -> Reply:
+        """Asks again with functions in their place, if the model has none."""
+        try:
+            return await self._inner.open(call)
+        except UpstreamRejected:
+            if (made := with_functions(call.body)) is None:
+                raise
+        inner = await self._inner.open(msgspec.structs.replace(call, body=made.body, is_translated=True))
+        if call.is_stream:
+            return _WrittenReply(self.name, inner, CustomCallWriter(made.names).write)
+        return _WrittenReply(self.name, inner, lambda chunk: with_custom_calls(chunk.payload, made.names))
 
     async def _open_own_response(self, call: Call) -> Reply:
         """Asks an open model's server again as a chat, if it takes less in its own responses. OpenAI takes more."""

@@ -63,7 +63,7 @@ class Tools:
         allowed = None if not is_among_some(choice) else list_of(cast(Fields, choice).get("tools"), "tool_choice.tools")
         names = None if allowed is None else {text_of(object_of(tool, "tool_choice.tools"), "name") for tool in allowed}
         return [
-            custom_of_chat(tool.fields) if self.keeps_custom and tool.kind == "custom" else _function(name, tool)
+            custom_of_chat(tool.fields) if self.keeps_custom and tool.kind == "custom" else function_of_tool(name, tool)
             for name, tool in self._by_function.items()
             if names is None or tool.name in names
         ]
@@ -119,7 +119,8 @@ def _name(fields: Fields, where: str) -> str:
     return name
 
 
-def _function(name: str, tool: Tool) -> Fields:
+def function_of_tool(name: str, tool: Tool) -> Fields:
+    """A tool as a chat's function of this name."""
     if tool.kind == "function":
         said = {
             key: tool.fields[key] for key in ("description", "parameters", "strict") if tool.fields.get(key) is not None

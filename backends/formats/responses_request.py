@@ -147,7 +147,7 @@ def _tools(fields: Fields) -> Iterator[Fields]:
         if tool.get("type") == "function":
             yield _function(object_of(tool.get("function"), f"{where}.function"))
         elif tool.get("type") == "custom":
-            yield _custom(object_of(tool.get("custom"), f"{where}.custom"))
+            yield custom_of_response(object_of(tool.get("custom"), f"{where}.custom"))
         else:
             raise untranslatable(f"{where}.type", "must be a function or a custom tool")
     for place, item in enumerate(list_of(fields.get("functions"), "functions")):
@@ -167,7 +167,8 @@ def _function(function: Fields) -> Fields:
     }
 
 
-def _custom(custom: Fields) -> Fields:
+def custom_of_response(custom: Fields) -> Fields:
+    """A chat's custom tool as the Responses API has it."""
     said = {name: custom[name] for name in ("name", "description") if custom.get(name) is not None}
     form = part_of(custom, "format")
     if not form:

@@ -10,6 +10,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
 from backends.endpoints.content_format import chat_from_content
+from backends.endpoints.custom_calls import with_functions
 from backends.endpoints.messages_format import chat_body_from_messages
 from backends.errors import UpstreamRejected
 from backends.formats.anthropic_request import build_messages_body
@@ -123,6 +124,8 @@ def translate(kind: str, body: Json) -> object:
     call = Call("chat.completions", "m", raw, False, "r-1")
     if kind == "responses":
         return json.loads(build_response_body(call, backend="b", models_think=True))
+    if made := with_functions(raw):  # as for every model that has no custom tools
+        raw = made.body
     view = parse_chat(raw)
     return json.loads(build_messages_body(view, call) if kind == "anthropic" else build_content_body(view, "m"))
 
