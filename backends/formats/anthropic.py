@@ -34,7 +34,6 @@ from backends.formats.usage_wire import (
     unknown_lifetime,
 )
 from backends.http.errors import TOO_LONG, error_from_event, is_too_long, no_answer
-from backends.http.sse import MAX_EVENT_BYTES
 from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -68,6 +67,8 @@ _READ: Final = (
     "speed",
 )
 """The members of a usage that we read."""
+MOST_INPUT_CHARACTERS: Final = 16 * 1024 * 1024
+"""Of the arguments that an answer's calls began with, which are held until their blocks end."""
 _MOST_ITERATIONS: Final = 1_000
 """A stream repeats all iterations with every update, and each time they are parsed again."""
 
@@ -246,7 +247,7 @@ class AnthropicStreamReader(StreamReader):
         if block.get("type") == "tool_use":
             self._inputs[_block_index(event)] = said = msgspec.json.encode(block.get("input") or {}).decode()
             self._input_characters += len(said)
-            if len(self._tools) >= MOST_CALLS or self._input_characters > MAX_EVENT_BYTES:
+            if len(self._tools) >= MOST_CALLS or self._input_characters > MOST_INPUT_CHARACTERS:
                 raise self._broken("sent an endless answer")
             index = self._tools.setdefault(_block_index(event), len(self._tools))
             return [tool_start_chunk(self._head, index, str(block.get("id")), str(block.get("name")))]

@@ -7,7 +7,8 @@ are skipped, since all those formats repeat the event's name inside its data.
 from typing import Final
 
 BOM: Final = b"\xef\xbb\xbf"
-MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
+MAX_EVENT_BYTES: Final = 64 * 1024 * 1024
+"""As of a whole answer. Gemini's pictures in 4K come in one event, of 20 to over 40 MB."""
 _LINE_FEED, _CARRIAGE_RETURN = b"\n\r"  # as numbers: `in` finds a number in bytes five times as fast as a substring
 _LINE_OVERHEAD: Final = 64  # bytes charged per data line, so that empty lines are bounded too
 

@@ -88,8 +88,8 @@ def _line_endings() -> Iterator[Variant]:
 
 
 def _sizes() -> Iterator[Variant]:
-    long = "x" * 10_000_000
-    yield Variant("a 10 MB line", (_stream(_delta(long), STOP, _usage(), DONE),), "completed", long, has_usage=True)
+    long = "x" * 40_000_000
+    yield Variant("a 40 MB line", (_stream(_delta(long), STOP, _usage(), DONE),), "completed", long, has_usage=True)
     endless = tuple([b"x" * (1024 * 1024)] * (MAX_EVENT_BYTES // (1024 * 1024) + 1))
     yield Variant("a line that never ends, first", (b"data: ", *endless), "refused")
     yield Variant("a line that never ends, later", (_event(HELLO), b"data: ", *endless), "broken", SAID)
@@ -97,7 +97,7 @@ def _sizes() -> Iterator[Variant]:
         "a million empty data", (b"data: \n\n" * 1_000_000 + _stream(*GOOD),), "completed", SAID, has_usage=True
     )
     yield Variant("only empty data", (b"data:\n\n" * 1000,), "refused")
-    yield Variant("an event of too many lines", (_event(HELLO), *[b"data:\n" * 50_000] * 6), "broken", SAID)
+    yield Variant("an event of too many lines", (_event(HELLO), *[b"data:\n" * 50_000] * 22), "broken", SAID)
 
 
 def _ends() -> Iterator[Variant]:

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.errors import BackendError, RateLimited, StreamBroken, UnreadableAnswer, UpstreamUnavailable
-from backends.formats.anthropic import AnthropicStreamReader, openai_error, read_message
+from backends.formats.anthropic import MOST_INPUT_CHARACTERS, AnthropicStreamReader, openai_error, read_message
 from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
-from backends.http.sse import MAX_EVENT_BYTES
 from backends.http.stream_reader import MOST_CALLS, StreamReader
 from backends.protocol import Chunk
 from backends.usage import Usage
@@ -207,7 +206,7 @@ BREAKS: list[tuple[list[Json | bytes], type[BackendError]]] = [
     ([STOP], UnreadableAnswer),
     # endless: more calls than are remembered
     ([START, *(block(place, type="tool_use") for place in range(MOST_CALLS + 1))], StreamBroken),
-    ([START, *[block(0, type="tool_use", input="x" * (MAX_EVENT_BYTES // 2))] * 3], StreamBroken),
+    ([START, *[block(0, type="tool_use", input="x" * (MOST_INPUT_CHARACTERS // 2))] * 3], StreamBroken),
 ]
 
 
