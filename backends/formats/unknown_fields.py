@@ -14,9 +14,10 @@ _UNKNOWN: Final = re.compile(rb"([a-z_][\w.]{0,200}): Extra inputs are not permi
 _BETA_REFUSED: Final = re.compile(rb"anthropic-beta`? header|invalid beta flag", re.IGNORECASE)
 _TUNING: Final = frozenset(
     {"allowed_callers", "context_management", "defer_loading", "diagnostics", "eager_input_streaming"}
-    | {"input_examples", "scope", "ttl"}
+    | {"input_examples", "safeguards", "scope", "ttl"}
 )
-"""Of a request, of its tools and of their and its blocks' `cache_control`."""
+"""Of a request, of its tools and of their and its blocks' `cache_control`. Without an answer to `safeguards`, Claude
+Code's auto mode makes its checks by itself."""
 
 
 def without_unknown_fields(body: bytes, refusal: bytes) -> bytes:

@@ -33,7 +33,7 @@ def asked(*, is_plain: bool = False) -> Json:
         "tools": [TOOL | newest | marks],
         "messages": [{"role": "assistant", "content": [CALLED]}, {"role": "user", "content": [result]}],
     }
-    return body if is_plain else body | {"context_management": {"edits": []}}
+    return body if is_plain else body | {"context_management": {"edits": []}, "safeguards": [{"type": "x"}]}
 
 
 def refusal(*paths: str) -> bytes:
@@ -44,6 +44,7 @@ def refusal(*paths: str) -> bytes:
 def test_what_is_unknown_is_left_out_wherever_it_is_but_in_schemas_and_inputs() -> None:
     said = refusal(
         "context_management",
+        "safeguards",
         "tools.0.custom.defer_loading",
         "tools.0.custom.eager_input_streaming",
         "tools.0.custom.input_examples",
