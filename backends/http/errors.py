@@ -67,6 +67,13 @@ _OF_THE_REQUEST: Final = re.compile(
 )
 """How llama.cpp, LM Studio, Ollama and vLLM say with 500 that a model cannot take this request: its chat template
 refuses it, or it sees no images."""
+_FULL: Final = re.compile(
+    rb"busy and cannot accept new requests|prefill token backlog limit|the request queue is full", re.IGNORECASE
+)
+"""How vLLM (--max-num-queued-reqs, --max-num-queued-tokens) and SGLang (--max-queued-requests) say with 503 that their
+queue is full. They name no wait."""
+_FULL_SECONDS: Final = 1.0
+"""A full engine frees a place whenever an answer ends; our own engine names the same wait."""
 _BADLY_WRITTEN: Final = re.compile(rb'"(?:tool_use_failed|json_validate_failed|output_parse_failed)"')
 """How Groq rejects what its model wrote, as if the request were at fault."""
 _SAYS_SO: Final = re.compile(r"prompt is too long|max_(?:completion_|output_)?tokens", re.IGNORECASE)
@@ -114,6 +121,9 @@ def error_from_status(
         wait = parse_retry_after(headers, now)
         wait = _retry_delay_in(body) if wait is None else wait
         return RateLimited(message, retry_after_seconds=wait)
+    if status == 503 and _FULL.search(body):  # not broken: a failure would keep everybody from it for up to a minute
+        wait = parse_retry_after(headers, now)
+        return RateLimited(message, status=status, retry_after_seconds=_FULL_SECONDS if wait is None else wait)
     if status in _TIMEOUT:
         return UpstreamTimeout(message, status=status)
     if status == 413 or (status in (400, 422) and is_too_long(body)):

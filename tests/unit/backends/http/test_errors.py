@@ -235,6 +235,32 @@ def test_a_500_about_the_request_does_not_count_against_the_server(said: str) ->
     assert (error.status, error.body) == (400, body)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [  # vLLM 0.32.0 in a chat and a message; SGLang, which sends its own inside a stream
+        {
+            "message": "The engine is currently busy and cannot accept new requests. Please try again later or on a "
+            "different instance.",
+            "type": "Service Unavailable",
+            "param": None,
+            "code": 503,
+        },
+        {"type": "Service Unavailable", "message": "The engine has reached its prefill token backlog limit."},
+        {"message": "The request queue is full.", "code": 503},
+    ],
+)
+def test_a_full_queue_is_a_pause_and_no_failure(error: dict[str, object]) -> None:
+    """Five such answers in a row closed an engine that was only busy."""
+    found = from_status(503, msgspec.json.encode({"error": error}))
+    assert isinstance(found, RateLimited)
+    assert (found.status, found.retry_after_seconds) == (503, 1.0)
+    if "code" in error:
+        assert isinstance(error_from_event(error, backend="b", is_started=False), RateLimited)
+    told = from_status(503, msgspec.json.encode({"error": error}), {"retry-after": "4"})
+    assert isinstance(told, RateLimited)
+    assert told.retry_after_seconds == 4.0
+
+
 def test_no_message_quotes_the_upstream() -> None:
     canary = "CANARY my secret prompt"
     body = msgspec.json.encode({"error": {"message": canary, "type": canary, "code": canary, "param": canary}})
