@@ -42,6 +42,7 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|cannot both be specified|range of max_tokens"
     rb"|image_url|not a multimodal model|only supports text|no endpoints (?:found|available)|no allowed providers"
     rb"|max_?(?:completion|output)?_?tokens\b[^\"]{0,120}(?:too large|maximum|equal to|range|must have stream)"
+    rb"|cannot be greater than max_model_len|logprobs of \d+, which is greater than max allowed"
     rb"|(?:array|string) too long|(?:does not|should) match pattern|should have at most \d+|maximum number of items"
     rb"|maximum tools limit|too many images|at most \d+ \w+\(s\) may be provided|(?:image|pdf)[^\"]{0,40} exceeds? \d"
     rb"|invalid schema(?: for|:) |\binput_schema\b|function_?declaration[^\"]{0,60}(?:name: |schema)"

@@ -89,6 +89,11 @@ REFUSALS = [
     "The parameter `max_completion_tokens` is not valid: integer above maximum value, expected a value <= 12288",
     "It has a maxOutputTokens value of 99999 but the supported range is from 1 (inclusive) to 65537 (exclusive).",
     "Requests with max_tokens > 4096 must have stream=true",
+    # vLLM 0.32.0, in a chat, a response and a message:
+    "max_tokens=5000 cannot be greater than max_model_len=2048. Please request fewer output tokens.",
+    "max_output_tokens=5000 cannot be greater than max_model_len=2048. Please request fewer output tokens.",
+    "max_completion_tokens=5000 cannot be greater than max_model_len=2048. Please request fewer output tokens.",
+    "Requested sample logprobs of 50, which is greater than max allowed: 20 (parameter=logprobs, value=50)",
     "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 150.",
     "'tools' : maximum number of items is 128",
     "Maximum tools limit reached. 219 tools have been provided but the maximum is 200.",
