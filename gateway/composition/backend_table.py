@@ -161,7 +161,8 @@ def _prompt_cache(block: BackendSettings) -> PromptCache:
 
 def _native_to_block(block: BackendSettings) -> Collection[Operation]:
     if block.answers_responses:
-        return OPENAI_PATHS
+        # vLLM has no `responses/input_tokens` (seen at 0.32.0), and counts the chat that the request would be
+        return OPENAI_PATHS.keys() - ({"responses.input_tokens"} if block.health_from == "vllm" else ())
     return () if block.litellm is not None else native_operations(block.wire_format, "")
 
 

@@ -38,6 +38,26 @@ async def test_a_model_that_answers_no_chats_is_asked_there(
 
 
 @pytest.mark.parametrize(
+    ("block", "path", "answer"),
+    [
+        ({"health_from": "vllm"}, "/tokenize", {"count": 33, "max_model_len": 2048}),
+        ({}, "/v1/responses/input_tokens", {"object": "response.input_tokens", "input_tokens": 33}),
+    ],
+)
+async def test_a_vllm_with_responses_counts_their_tokens_as_a_chat(
+    block: dict[str, object], path: str, answer: dict[str, object]
+) -> None:
+    """vLLM 0.32.0 answers 405 to `/v1/responses/input_tokens`."""
+    body = {"model": "x", "input": "hi"}
+    asked = {"has_responses": True, **block}
+    provider, chunk = await ask_block(asked, "responses.input_tokens", body, answer=answer)
+    assert [one.path for one in provider.received] == [path]
+    assert json.loads(chunk.payload) == {"object": "response.input_tokens", "input_tokens": 33}
+    assert chunk.usage is not None
+    assert not chunk.usage.is_estimated
+
+
+@pytest.mark.parametrize(
     ("block", "expected"),
     [
         ({"base_url": "https://api.openai.com/v1"}, True),
