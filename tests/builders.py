@@ -68,6 +68,7 @@ def make_candidate(name: str = "mid", **changes: Any) -> Candidate:
 def make_local(name: str = "local", **changes: Any) -> Candidate:
     speed = EngineSpeed(8000.0, 0.052 / 64, 0.052, 2 * 10**12)
     values: dict[str, Any] = {"backend": "local", "provider": "local", "is_local": True, "prices": None, "speed": speed}
+    values["takes_salt"] = True
     return make_candidate(name, **{**values, "context_window": 8192, **changes})
 
 

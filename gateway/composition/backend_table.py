@@ -143,7 +143,7 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
         raise ConfigurationError(str(error), field=f"backends.{name}") from error
     table.add(
         adapter,
-        BackendFacts(provider=provider, speed=speed),
+        BackendFacts(provider=provider, speed=speed, is_engine=block.health_from != "models"),
         dialect if block.litellm is None else replace(dialect, takes_cache_marks=True),
         drains=block.on_disconnect == "drain",
         native=_native_to_block(block),

@@ -229,7 +229,7 @@ class Dispatcher(msgspec.Struct):
                 request_id=run.intent.request_id,
                 timeouts=self.timeouts.get(candidate.backend, USUAL_TIMEOUTS),
                 wants_usage_chunk=view.wants_usage_chunk,
-                cache_salt=self.salt(run) if candidate.is_local else None,
+                cache_salt=self.salt(run) if candidate.takes_salt else None,
                 key=attempt.step.key,
                 headers=run.headers,
                 input_tokens=view.input_tokens,

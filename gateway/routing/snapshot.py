@@ -62,6 +62,8 @@ class Candidate:
     cache_writes: CacheWrites = ON_DEMAND
     priced_as: str | None = None
     """Its name in the price list, if the rules say that it is another."""
+    takes_salt: bool = False
+    """Whether it keeps prompts apart by a salt that we add for each tenant."""
     specialty: Specialty | None = field(init=False)
     """What it does instead of writing text."""
 

@@ -21,13 +21,15 @@ SIMULATED = "simulated"
 class BackendFacts:
     """What the catalogue must know about a configured backend. `speed` is set for our own engines.
 
-    `marks_prompts`: we mark prompts for its cache if callers do not. `least_cached_tokens`: the shortest cached prompt;
-    exceptions by upstream model are in `least_cached_tokens_of`.
+    `is_engine`: it is known to be an inference engine, priced by its time or not. `marks_prompts`: we mark prompts for
+    its cache if callers do not. `least_cached_tokens`: the shortest cached prompt; exceptions by upstream model are in
+    `least_cached_tokens_of`.
     """
 
     provider: str
     is_simulated: bool = False
     speed: EngineSpeed | None = None
+    is_engine: bool = False
     marks_prompts: bool = False
     least_cached_tokens: int = 1024
     least_cached_tokens_of: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -107,6 +109,7 @@ class Catalogue:
             speed=backend.speed,
             cache_writes=self._cache_writes(spec, known),
             priced_as=spec.priced_as,
+            takes_salt=backend.is_engine or backend.speed is not None,
         )
 
     def _cache_writes(self, spec: ModelSpec, prices: ModelPrices | None) -> CacheWrites:
