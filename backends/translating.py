@@ -30,6 +30,7 @@ from backends.endpoints.tool_call_deltas import EndlessAnswer
 from backends.errors import StreamBroken, UpstreamRejected
 from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
+from backends.formats.responses import leans_on_kept
 from backends.http.reply import PlainReply
 from backends.model_lists import ListsModels, ModelList
 from backends.protocol import (
@@ -155,6 +156,8 @@ class TranslatingBackend:
 
     async def _count(self, call: Call) -> Chunk:
         """The tokens of the chat that would be sent, counted or else estimated. Raises BackendError."""
+        if "responses" in self._native and leans_on_kept(call.body):  # the provider keeps what no chat can say
+            return _counted(call.operation, call.input_tokens, is_estimated=True)
         inner = self._inner if isinstance(self._inner, CountsChats) and self._inner.counts_chats else None
         body = self._chat_to_count(call, is_asked=inner is not None)
         counted: int | None = None

@@ -57,6 +57,15 @@ async def test_a_vllm_with_responses_counts_their_tokens_as_a_chat(
     assert not chunk.usage.is_estimated
 
 
+async def test_what_a_vllm_keeps_is_not_counted_as_if_it_were_nothing() -> None:
+    block = {"has_responses": True, "health_from": "vllm"}
+    body = {"model": "x", "input": "hi", "previous_response_id": "resp_b682db54a48db88f"}
+    provider, chunk = await ask_block(block, "responses.input_tokens", body)
+    assert not provider.received
+    assert chunk.usage is not None
+    assert chunk.usage.is_estimated
+
+
 @pytest.mark.parametrize(
     ("block", "expected"),
     [
