@@ -77,7 +77,7 @@ def parse_engine_health(status: int, body: bytes) -> BackendHealth:
 
 
 def parse_vllm_metrics(text: str, *, max_running: int | None) -> BackendHealth:
-    """vLLM's `/metrics`, 0.6 to 0.29. `max_running` is its --max-num-seqs, which it does not publish (of all its
+    """vLLM's `/metrics`, 0.6 to 0.32. `max_running` is its --max-num-seqs, which it does not publish (of all its
     data-parallel engines together): without it, slots are unknown.
 
     Free slots are 0 while any request waits for capacity. Requests deferred for other reasons (reported by newer

@@ -30,6 +30,28 @@ def test_our_engine(status: int, body: bytes, expected: BackendHealth) -> None:
     assert parse_engine_health(status, body) == expected
 
 
+VLLM_0_32_0 = """# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="smollm"} 4.0
+# HELP vllm:num_requests_waiting Number of requests waiting to be processed.
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="smollm"} 3.0
+# TYPE vllm:num_requests_waiting_by_reason gauge
+vllm:num_requests_waiting_by_reason{engine="0",model_name="smollm",reason="capacity"} 3.0
+vllm:num_requests_waiting_by_reason{engine="0",model_name="smollm",reason="deferred"} 0.0
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="smollm"} 0.01098901098901095
+# TYPE vllm:prefix_cache_queries_total counter
+vllm:prefix_cache_queries_total{engine="0",model_name="smollm"} 6414.0
+# TYPE vllm:prefix_cache_queries_created gauge
+vllm:prefix_cache_queries_created{engine="0",model_name="smollm"} 1.7958202824799948e+09
+# TYPE vllm:prefix_cache_hits_total counter
+vllm:prefix_cache_hits_total{engine="0",model_name="smollm"} 0.0
+vllm:external_prefix_cache_queries_total{engine="0",model_name="smollm"} 0.0
+vllm:prompt_tokens_cached_total{engine="0",model_name="smollm"} 0.0
+vllm:admission_rejections_total{model_name="smollm",reason="max_num_queued_reqs"} 0.0
+"""
+"""Recorded on 2026-11-27, with --max-num-seqs 4 and seven streams; most other metrics left out."""
 VLLM_0_29 = r"""# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{engine="0",model_name="org/a \"quoted\" {name}"} 3.0
@@ -71,6 +93,7 @@ vllm:gpu_prefix_cache_hit_rate{model_name="m"} 0.4
 @pytest.mark.parametrize(
     ("text", "slots", "expected"),
     [
+        (VLLM_0_32_0, 4, BackendHealth(True, "KV cache 1% used, 0% of prompt tokens cached", 0, 4, 3)),
         (
             VLLM_0_29 % {"waiting": "3.0", "for_room": "0.0"},
             8,
