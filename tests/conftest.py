@@ -11,6 +11,7 @@ from hypothesis.strategies import none
 
 from tests.forked_workers import run_forked
 from tests.postgres_server import PostgresServer, run_postgres
+from tests.redis_fleets import RedisCluster
 from tests.redis_server import RedisServer
 
 # The same examples in every run, however slow the machine; tests.fuzzing searches for new ones.
@@ -111,6 +112,19 @@ def postgres_directory(running_postgres: PostgresServer) -> str:
 def running_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     with RedisServer(tmp_path_factory.mktemp("redis")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    with RedisCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def redis_cluster(running_cluster: RedisCluster) -> RedisCluster:
+    """A running cluster, emptied."""
+    running_cluster.flush()
+    return running_cluster
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import pytest
 
@@ -18,25 +19,34 @@ START_SECONDS = 300.0
 PATIENCE_SECONDS = 60.0
 """Timeout of the tests' clients. With the default of two seconds, a stalled machine would look like an outage; the
 outages of tests refuse connections at once."""
+PATIENT = "&".join(f"{what}={PATIENCE_SECONDS}" for what in ("socket_timeout", "socket_connect_timeout", "timeout"))
+
+
+SERVERS = {"redis": "redis_server", "redis cluster": "redis_cluster"}
+"""The fixture of each kind."""
+
+
+class Reached(Protocol):
+    @property
+    def url(self) -> str: ...
 
 
 class RedisServer:
     """Started on entry, stopped on exit. `stop` and `start` keep its port, and its data if `persists`."""
 
-    def __init__(self, directory: Path, *, persists: bool = False, is_cluster: bool = False) -> None:
+    def __init__(
+        self, directory: Path, *, persists: bool = False, is_cluster: bool = False, told: Sequence[str] = ()
+    ) -> None:
         self._binary = _binary()
         self._directory = directory
         self._persists = persists
-        self._is_cluster = is_cluster
+        self._told = (*(("--cluster-enabled", "yes") if is_cluster else ()), *told)
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
 
     @property
     def url(self) -> str:
-        patient = "&".join(
-            f"{what}={PATIENCE_SECONDS}" for what in ("socket_timeout", "socket_connect_timeout", "timeout")
-        )
-        return f"redis://127.0.0.1:{self.port}/0?{patient}"
+        return f"redis://127.0.0.1:{self.port}/0?{PATIENT}"
 
     @property
     def pid(self) -> int:
@@ -46,11 +56,10 @@ class RedisServer:
     def start(self) -> None:
         durability = ["--appendonly", "yes"] if self._persists else ["--save", "", "--appendonly", "no"]
         place = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._directory)]
-        if self._is_cluster:  # one node by itself
-            place += ["--cluster-enabled", "yes"]
-        self._process = subprocess.Popen([self._binary, *place, *durability], stdout=subprocess.DEVNULL)
+        command = [self._binary, *self._told, *place, *durability]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + START_SECONDS
-        while self._ask(b"PING") != b"+PONG\r\n":
+        while not self._ask(b"PING").startswith((b"+PONG", b"-NOAUTH")):
             assert self._process.poll() is None, "redis-server ended at once"
             assert time.monotonic() < deadline, "redis-server did not start"
             time.sleep(0.02)

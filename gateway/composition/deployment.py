@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from gateway.composition.backend_table import BackendTable, build_backend_table
-from gateway.config.addresses import parse_database_url, parse_http_url, parse_redis_url
+from gateway.config.addresses import parse_database_url, parse_http_url
 from gateway.config.engine_curve import ASSUMED, MeasuredEngine, fit_engine, load_engine_curve
 from gateway.config.home import Home
 from gateway.config.limit_settings import shared_limits
 from gateway.config.price_files import load_deployment_prices
+from gateway.config.redis_addresses import parse_redis_url
 from gateway.config.settings import Settings, load_settings, read_own_text
 from gateway.errors import ConfigurationError, StateError
 from gateway.extras import install_command

@@ -7,18 +7,7 @@ OPENAI = "api.openai.com"
 HTTP = re.compile(r"https?://\S+")
 HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?")
 """A name, an IPv4 or an IPv6 address. Whether this machine has it shows when listening."""
-VALKEY = re.compile(r"^valkey(s?)(?=://)")
-"""Hosting companies write Valkey's addresses so; it speaks Redis' protocol, but redis-py knows only Redis' schemes."""
-MANY_REDIS = re.compile(r"[a-z+-]*(sentinel|cluster)[a-z+-]*://")
-REDIS = re.compile(r"(redis|rediss|unix)://.+")
 SERVER = re.compile(r"([^@/]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^@:/\[\]]*)(:(?P<port>[0-9]{1,5}))?")
-REDIS_NUMBER = re.compile(r"/?[0-9]*")
-REDIS_OPTIONS = (
-    *("db", "protocol", "client_name", "health_check_interval", "max_connections"),
-    *("timeout", "socket_timeout", "socket_connect_timeout", "socket_keepalive"),
-    *("ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname"),
-)
-"""redis-py's options that an operator may need. Unknown ones would end the start with a traceback."""
 NO_SERVER = (
     "names no host and port that there can be, as in user:password@host:5432; in a user's name or password write %40 "
     "for @, %2F for / and %3F for ?"
@@ -82,27 +71,6 @@ def parse_backend_name(text: str) -> str:
     return text
 
 
-def parse_redis_url(text: str) -> str:
-    text = VALKEY.sub(lambda found: "rediss" if found[1] else "redis", text)
-    if MANY_REDIS.match(text) or "," in text.partition("?")[0].rpartition("@")[2]:
-        raise ValueError(
-            "must be one server's, as in redis://host:6379/0: Redis Sentinel and Redis Cluster are not asked where the "
-            "data are; name what always leads to the primary (its service, a TCP proxy that asks for its role)"
-        )
-    if not REDIS.fullmatch(text):
-        raise ValueError("must begin with redis:// or rediss://, as in redis://host:6379/0")
-    scheme, _, rest = text.partition("://")
-    address, _, options = rest.partition("?")
-    if unknown := _option_names(options).difference(REDIS_OPTIONS):
-        raise ValueError(f"leave out {', '.join(sorted(unknown))}: only {', '.join(REDIS_OPTIONS)} may follow the ?")
-    if scheme != "unix":
-        server, slash, number = address.partition("/")
-        _check_server(server)
-        if not REDIS_NUMBER.fullmatch(slash + number):
-            raise ValueError("ends with the number of a database or with none, as in redis://host:6379/0")
-    return text
-
-
 def parse_database_url(text: str) -> str:
     """The URL with our driver and its name for `sslmode`. Raises ValueError."""
     scheme, separator, rest = text.partition("://")
@@ -114,7 +82,7 @@ def parse_database_url(text: str) -> str:
     if driver.startswith("postgresql"):
         options = WRITABLE.sub("", options).lstrip("&")
         question = "?" if options else ""
-        if unknown := _option_names(options) - POSTGRESQL_OPTIONS:
+        if unknown := option_names(options) - POSTGRESQL_OPTIONS:
             own_authority = f"; {OWN_AUTHORITY}" if "sslrootcert" in unknown else ""
             raise ValueError(
                 f"leave out {', '.join(sorted(unknown))}: only sslmode, host and port may follow the ?{own_authority}"
@@ -122,7 +90,7 @@ def parse_database_url(text: str) -> str:
         servers, slash, name = address.partition("/")
         user, at, hosts = servers.rpartition("@")
         for host in hosts.split(","):
-            _check_server(f"{user}{at}{host}")
+            check_server(f"{user}{at}{host}")
         if "," in hosts:
             if "" in (host.partition(":")[0] for host in hosts.split(",")):
                 raise ValueError(NO_SERVER)
@@ -138,7 +106,7 @@ def _as_lists(hosts: str) -> str:
     return f"host={names}&port={','.join(parts['port'] or '5432' for parts in found)}"
 
 
-def _option_names(options: str) -> set[str]:
+def option_names(options: str) -> set[str]:
     """Option names in the query part. Raises ValueError if it is really the rest of a password that contains `?`."""
     names = {name.partition("=")[0] for name in options.split("&")} - {""}
     if not all(name.isidentifier() for name in names):
@@ -146,7 +114,7 @@ def _option_names(options: str) -> set[str]:
     return names
 
 
-def _check_server(text: str) -> None:
+def check_server(text: str) -> None:
     """Checks `user:password@host:port`. Raises ValueError."""
     found = SERVER.fullmatch(text)
     if found is None or not 0 < int(found["port"] or 1) <= 65535:

@@ -14,12 +14,12 @@ from gateway.config.addresses import (
     parse_http_url,
     parse_listening_host,
     parse_path_prefix,
-    parse_redis_url,
 )
 from gateway.config.home import Home
 from gateway.config.limit_settings import LimitSettings
 from gateway.config.notice_settings import NoticeSettings
 from gateway.config.providers import OnDisconnect, WireFormat
+from gateway.config.redis_addresses import parse_redis_url
 from gateway.config.sign_in import SignInSettings
 from gateway.errors import ConfigurationError
 from gateway.money import MOST_USD, parse_usd

@@ -7,15 +7,15 @@ import pytest
 from gateway.limits.counters import Counters
 from gateway.limits.local_counters import LocalCounters
 from tests.contract.redis_counters import Pair, shared
-from tests.redis_server import RedisServer
+from tests.redis_server import SERVERS, Reached, RedisServer
 
 
-@pytest.fixture(params=["local", "redis"])
+@pytest.fixture(params=["local", "redis", "redis cluster"])
 async def counters(request: pytest.FixtureRequest) -> AsyncIterator[Counters]:
     if request.param == "local":
         yield LocalCounters(less_seconds=0.1)
         return
-    server: RedisServer = request.getfixturevalue("redis_server")
+    server: Reached = request.getfixturevalue(SERVERS[request.param])
     made = shared(server)
     yield made
     await made.aclose()

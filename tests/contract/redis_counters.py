@@ -1,13 +1,13 @@
 """Counters in a real Redis, with timeouts long enough for tests."""
 
 from gateway.storage.redis.counters import RedisCounters, connect
-from tests.redis_server import RedisServer
+from tests.redis_server import Reached
 
 PATIENCE_SECONDS = 120.0
 Pair = tuple[RedisCounters, RedisCounters]
 
 
-def shared(server: RedisServer, worker: str = "one", *, place_seconds: float = PATIENCE_SECONDS) -> RedisCounters:
+def shared(server: Reached, worker: str = "one", *, place_seconds: float = PATIENCE_SECONDS) -> RedisCounters:
     return RedisCounters(
         connect(server.url),
         worker=worker,

@@ -22,7 +22,7 @@ from gateway.kept_answers.idempotency import (
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.idempotency import RedisIdempotency
-from tests.redis_server import PATIENCE_SECONDS, RedisServer
+from tests.redis_server import PATIENCE_SECONDS, SERVERS, Reached, RedisServer
 
 ANSWER = Recorded(200, ((b"content-type", b"application/json"),), b"{}")
 ONE, OTHER = b"1" * 32, b"2" * 32
@@ -33,12 +33,12 @@ def redis_store(client: Redis) -> RedisIdempotency:
     return RedisIdempotency(client, answer_seconds=PATIENCE_SECONDS)
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", "redis", "redis cluster"])
 async def store(request: pytest.FixtureRequest) -> AsyncGenerator[IdempotencyStore]:
     if request.param == "memory":
         yield MemoryIdempotency()
         return
-    server = cast(RedisServer, request.getfixturevalue("redis_server"))
+    server = cast(Reached, request.getfixturevalue(SERVERS[request.param]))
     async with connect_bytes(server.url) as client:
         yield redis_store(client)
 

@@ -18,13 +18,13 @@ from gateway.storage.turns.disk_turns import DiskTurns
 from gateway.storage.turns.turn_file import TurnFile
 from tests.hand_clock import HandClock
 from tests.ports import free_port
-from tests.redis_server import PATIENCE_SECONDS, RedisServer
+from tests.redis_server import PATIENCE_SECONDS, SERVERS, Reached, RedisServer
 
 NAME = "f" * 64
 LARGE = 100_000
 
 
-@pytest.fixture(params=["memory", "disk", "disk without memory", "redis"])
+@pytest.fixture(params=["memory", "disk", "disk without memory", "redis", "redis cluster"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[TurnStore]:
     if request.param == "memory":
         yield MemoryTurns()
@@ -35,7 +35,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
         yield disk
         await disk.aclose()
         return
-    server = cast(RedisServer, request.getfixturevalue("redis_server"))
+    server = cast(Reached, request.getfixturevalue(SERVERS[request.param]))
     async with connect_bytes(server.url) as client:
         yield RedisTurns(client, patience_seconds=PATIENCE_SECONDS)
 

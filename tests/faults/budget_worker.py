@@ -11,7 +11,7 @@ from gateway.limits.purse import Purse
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import parse_limits, window_id
 from gateway.storage.redis.counters import RedisCounters, connect
-from tests.redis_server import RedisServer
+from tests.redis_server import Reached
 
 NANO = 1000
 NOW_US = 1_795_000_000_000_000
@@ -41,7 +41,7 @@ class Worker:
 
     def __init__(
         self,
-        server: RedisServer,
+        server: Reached,
         name: str,
         books: Mapping[Account, int],
         *,

@@ -12,7 +12,7 @@ from gateway.process.tasks import end_tasks
 from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.prefixes import AGAIN_SECONDS, NOTES_A_RECORD, PREFIX, RedisPrefixes
 from gateway.upstreams.shared_prefixes import SharedWarmPrefixes, WarmNote
-from tests.redis_server import RedisServer
+from tests.redis_server import SERVERS, Reached, RedisServer
 from tests.waiting import until
 
 pytestmark = [pytest.mark.faults, pytest.mark.integration]
@@ -25,7 +25,7 @@ PROMPT = (b"fingerprint", 3000)
 
 
 @asynccontextmanager
-async def worker(server: RedisServer, replica: str = "one", *, most: int = 5000) -> AsyncGenerator[SharedWarmPrefixes]:
+async def worker(server: Reached, replica: str = "one", *, most: int = 5000) -> AsyncGenerator[SharedWarmPrefixes]:
     client = connect_bytes(server.url)
     warm = SharedWarmPrefixes(RedisPrefixes(client, replica=replica, most_records=most, answer_seconds=ANSWER_SECONDS))
     running = asyncio.create_task(warm.run())
@@ -44,7 +44,11 @@ def known(warm: SharedWarmPrefixes) -> set[str]:
     return set(warm.lookup("t", [PROMPT], warm.monotonic()))
 
 
-async def test_workers_learn_from_each_other_and_a_new_one_what_was_said_before(redis_server: RedisServer) -> None:
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_workers_learn_from_each_other_and_a_new_one_what_was_said_before(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    redis_server: Reached = request.getfixturevalue(SERVERS[kind])
     async with worker(redis_server) as one, worker(redis_server, "two") as two:
         note(one, "a")
         note(two, "b")

@@ -222,13 +222,13 @@ def _redis(home: Home) -> str:
         return "not configured; more than one worker or replica needs it"
     if not _is_installed("redis"):
         raise StateError(f"configured, but its client is not installed: {install_command('redis')}")
-    from gateway.storage.redis.client import NO_CLUSTER, answering, connect_bytes
+    from gateway.storage.redis.client import NO_CLUSTER, answering, connect_bytes, is_cluster
 
     async def memory() -> Mapping[str, object]:
         client = connect_bytes(url)
         try:
             async with answering():  # as workers do: a replica or a full Redis refuses writes, some users may not INFO
-                if (await client.info("cluster")).get("cluster_enabled"):
+                if not is_cluster(client) and (await client.info("cluster")).get("cluster_enabled"):
                     raise StateError(NO_CLUSTER)
                 await client.register_script(TRIAL)(keys=[TRIED])
                 return await client.info("memory")

@@ -30,13 +30,13 @@ from gateway.limits.counters import (
     Standing,
 )
 from gateway.limits.local_counters import LocalCounters
-from gateway.storage.redis.client import NO_CLUSTER, Connections, open_client, reason
+from gateway.storage.redis.client import NO_CLUSTER, Connections, is_cluster, open_client, reason
 from gateway.storage.redis.places import PLACE_SCRIPTS, RedisPlaces
+from gateway.storage.redis.primary import ROOT
 from gateway.storage.redis.scripts import BEGIN_READING, CLAIM, END_READING, LEASE, REPORT, SHARE, TAKE
 
 log = logging.getLogger(__name__)
-PREFIX = "{breakeven}:"
-"""The braces put all keys into one slot of a Redis cluster."""
+PREFIX = f"{ROOT}:"
 CONNECT_SECONDS = 1.0
 ANSWER_SECONDS = 2.0
 SUMS_MS = 2 * 86_400_000
@@ -49,7 +49,8 @@ pauses, and its next one succeeds."""
 
 THEIRS = (
     "it counts what another deployment spends, one with another pepper: give this one a Redis of its own, or another "
-    "database of this one (redis://HOST/1). One that is gone is forgotten ten minutes after its end"
+    "database of this one (redis://HOST/1, but a cluster has only one). One that is gone is forgotten ten minutes "
+    "after its end"
 )
 
 
@@ -194,9 +195,9 @@ class RedisCounters:
 
     async def _claim(self, epoch: str) -> bool:
         """Whether the epoch is this fleet's. False: it belonged to another fleet that is gone. Raises CountersDown if
-        the other fleet is still active, and in a cluster."""
+        the other fleet is still active, and in a cluster whose address is that of one server."""
         keys = [f"{PREFIX}{epoch}:meta", f"{PREFIX}workers", f"{PREFIX}epoch"]
-        [whose] = await self._run(CLAIM, keys, [self._fleet])
+        [whose] = await self._run(CLAIM, keys, [self._fleet, "cluster" if is_cluster(self._client) else ""])
         if (refused := {"theirs": THEIRS, "cluster": NO_CLUSTER}.get(whose)) is not None:
             self._is_down = True
             raise CountersDown(refused)

@@ -10,7 +10,7 @@ import msgspec
 from redis.asyncio import Redis
 
 from gateway.kept_answers.idempotency import Found, Recorded
-from gateway.storage.redis.client import ANSWER_SECONDS, answering
+from gateway.storage.redis.client import ANSWER_SECONDS, answering, rooted
 from gateway.storage.redis.shares import KEEP, share_of
 
 PREFIX = "breakeven:idempotency:"
@@ -53,6 +53,7 @@ class RedisIdempotency:
         self._claim, self._renew, self._finish, self._abandon = map(
             client.register_script, (CLAIM, RENEW, FINISH, ABANDON)
         )
+        self._prefix = rooted(client, PREFIX)
         self._seconds = seconds
         self._answer_seconds = answer_seconds
         # After a pause longer than the lease, a worker must not abandon, renew or answer a claim made since by another.
@@ -60,22 +61,24 @@ class RedisIdempotency:
 
     async def claim(self, name: str, fingerprint: bytes) -> Found | None:
         async with answering(self._answer_seconds):
-            value: bytes | None = await self._claim(keys=[PREFIX + name], args=[self._claimed(fingerprint), LEASE_MS])
+            value: bytes | None = await self._claim(
+                keys=[self._prefix + name], args=[self._claimed(fingerprint), LEASE_MS]
+            )
         return None if value is None else _found(value)
 
     async def renew(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):
-            await self._renew(keys=[PREFIX + name], args=[self._claimed(fingerprint), LEASE_MS])
+            await self._renew(keys=[self._prefix + name], args=[self._claimed(fingerprint), LEASE_MS])
 
     async def finish(self, name: str, fingerprint: bytes, recorded: Recorded, *, owner: str = "") -> None:
         value = b"F" + fingerprint + msgspec.msgpack.encode(recorded)
-        told = (self._claimed(fingerprint), value, round(self._seconds * 1000), share_of(owner, PREFIX))
+        told = (self._claimed(fingerprint), value, round(self._seconds * 1000), share_of(owner, self._prefix))
         async with answering(self._answer_seconds):
-            await self._finish(keys=[PREFIX + name], args=told)
+            await self._finish(keys=[self._prefix + name], args=told)
 
     async def abandon(self, name: str, fingerprint: bytes) -> None:
         async with answering(self._answer_seconds):
-            await self._abandon(keys=[PREFIX + name], args=[self._claimed(fingerprint)])
+            await self._abandon(keys=[self._prefix + name], args=[self._claimed(fingerprint)])
 
     def _claimed(self, fingerprint: bytes) -> bytes:
         return b"R" + fingerprint + self._owner

@@ -74,12 +74,14 @@ end
 """
 )
 
-# KEYS: meta, workers, epoch; ARGV: fleet. -> {'ours'}, {'theirs'}, or {'left'}: the others are gone; a new epoch begins
-# {'cluster'}: while all keys of counting may be on one node, those of kept answers are not.
+# KEYS: meta, workers, epoch; ARGV: fleet, "cluster" if its address is a cluster's. -> {'ours'}, {'theirs'}, or
+# {'left'}: the others are gone; a new epoch begins
+# {'cluster'}: while all keys of counting may be on one node, those of kept answers are not, unless the
+# address says that it is one.
 CLAIM = (
     CONSTANTS
     + """
-if string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1') then return {'cluster'} end
+if ARGV[2] ~= 'cluster' and string.find(redis.call('INFO', 'cluster'), 'cluster_enabled:1') then return {'cluster'} end
 redis.call('HSETNX', KEYS[1], 'fleet', ARGV[1])
 if redis.call('HGET', KEYS[1], 'fleet') == ARGV[1] then return {'ours'} end
 if redis.call('ZCOUNT', KEYS[2], redis.call('TIME')[1] * 1000 - KEEP, '+inf') > 0 then return {'theirs'} end

@@ -8,7 +8,7 @@ from typing import cast
 from redis.asyncio import Redis
 
 from gateway.kept_answers.record_store import Change
-from gateway.storage.redis.client import answering
+from gateway.storage.redis.client import answering, rooted
 from gateway.storage.redis.shares import DELETE, KEEP, PUT, share_of
 
 PREFIX = "breakeven:turns:"
@@ -43,7 +43,7 @@ class RedisTurns:
     def __init__(self, client: "Redis", *, prefix: str = PREFIX, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client
         self._put, self._swap, self._delete = map(client.register_script, (PUT, SWAP, DELETE))
-        self._prefix = prefix
+        self._prefix = rooted(client, prefix)
         self._patience_seconds = patience_seconds
 
     async def get(self, name: str, seconds: float | None) -> bytes | None:

@@ -8,7 +8,6 @@ from gateway.config.addresses import (
     parse_http_url,
     parse_listening_host,
     parse_path_prefix,
-    parse_redis_url,
 )
 
 
@@ -67,33 +66,15 @@ def test_what_is_no_path_before_the_web_ui(given: str) -> None:
         parse_path_prefix(given)
 
 
-def test_what_redis_http_and_names_look_like() -> None:
-    assert parse_redis_url("rediss://h:6379/0") == "rediss://h:6379/0"
+def test_what_http_and_names_look_like() -> None:
     assert parse_http_url("") == ""
     assert parse_backend_name("my-vllm.2") == "my-vllm.2"
     for parse, wrong, says in (
-        (parse_redis_url, "localhost:6379", "redis://host:6379/0"),
         (parse_http_url, "localhost:8000/v1", "must begin with http://"),
         (parse_backend_name, "My vLLM", "as in my-vllm"),
     ):
         with pytest.raises(ValueError, match=says):
             parse(wrong)
-
-
-@pytest.mark.parametrize(
-    ("given", "taken"),
-    [("valkey://h:6379/0", "redis://h:6379/0"), ("valkeys://u:p,w@h", "rediss://u:p,w@h")],
-)
-def test_valkey_is_called_as_redis_is(given: str, taken: str) -> None:
-    assert parse_redis_url(given) == taken
-
-
-@pytest.mark.parametrize(
-    "given", ["redis+sentinel://h:26379/mymaster", "sentinel://h", "rediss+cluster://h", "redis://u:p@a:1,b:2/0"]
-)
-def test_several_servers_of_redis_are_refused_with_what_to_name(given: str) -> None:
-    with pytest.raises(ValueError, match=r"must be one server's.*leads to the primary"):
-        parse_redis_url(given)
 
 
 @pytest.mark.parametrize(
@@ -136,13 +117,9 @@ def test_where_it_may_not_listen(given: str) -> None:
         (parse_database_url, "postgresql://u:p@ss@h/db"),
         (parse_database_url, "postgresql://u:p/ss@h/db"),
         (parse_database_url, "postgresql://u:p?ss@h/db"),
-        (parse_redis_url, "redis://u:p?ss@h:6379/0"),
         (parse_database_url, "postgresql://u:secret@h:port/db"),
         (parse_database_url, "postgresql://u:secret@h:99999/db"),
         (parse_database_url, "postgresql://u:secret@[::1:5432/db"),
-        (parse_redis_url, "redis://u:p@ss@h:6379/0"),
-        (parse_redis_url, "redis://:secret@[::1:6379/0"),
-        (parse_redis_url, "redis://:secret@h:99999/0"),
     ],
 )
 def test_what_no_driver_could_read_is_refused_without_its_password(parse: Callable[[str], str], given: str) -> None:
@@ -150,17 +127,3 @@ def test_what_no_driver_could_read_is_refused_without_its_password(parse: Callab
         parse(given)
     assert "secret" not in str(caught.value)
     assert "ss@" not in str(caught.value)
-
-
-def test_redis_has_numbered_databases_and_few_options() -> None:
-    for given in (
-        "redis://h",
-        "redis://h/",
-        "redis://:p%40@[::1]:6379/3",
-        "rediss://h?ssl_cert_reqs=none",
-        "unix:///r?db=1",
-    ):
-        assert parse_redis_url(given) == given
-    for wrong, says in (("redis://h/main", "number of a database"), ("redis://h?nope=1", "leave out nope")):
-        with pytest.raises(ValueError, match=says):
-            parse_redis_url(wrong)

@@ -17,7 +17,7 @@ from gateway.request.run import Incoming
 from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.responses import RedisResponses
 from tests.builders import make_snapshot
-from tests.redis_server import PATIENCE_SECONDS, RedisServer
+from tests.redis_server import PATIENCE_SECONDS, SERVERS, Reached, RedisServer
 from tests.rig import KEY, PEPPER, A, B, RecordingCaller, Rig
 
 BODY = {"model": "auto", "messages": [{"role": "user", "content": "hello"}]}
@@ -192,15 +192,17 @@ async def test_memory_keeps_what_was_used_last() -> None:
     assert await store.get("n0") == answer
 
 
-async def test_redis_shares_answers_and_forgets_them_in_time(redis_server: RedisServer) -> None:
-    async with connect_bytes(redis_server.url) as client:
+@pytest.mark.parametrize("kind", SERVERS)
+async def test_redis_shares_answers_and_forgets_them_in_time(kind: str, request: pytest.FixtureRequest) -> None:
+    server: Reached = request.getfixturevalue(SERVERS[kind])
+    async with connect_bytes(server.url) as client:
         stores = [cast(ResponseStore, RedisResponses(client, patience_seconds=PATIENCE_SECONDS)) for _ in range(2)]
         one, two = (Rig(responses=ResponseCache(store)) for store in stores)
         first, second = await ask(one, stream=True), await ask(two, stream=True)
         assert second.headers["x-breakeven-cache"] == "hit"
         assert first.body == second.body
         assert not two.one.calls
-        name = (await client.keys("breakeven:answers:*"))[0]
+        name = (await client.keys("*breakeven*:answers:*"))[0]
         assert 0 < await client.ttl(name) <= 60
 
 

@@ -23,6 +23,7 @@ from tests.homes import new_home
 from tests.newest_schema import make_newest_file
 from tests.redis_server import RedisServer
 from tests.unit.gateway.cli.doctor.examined import found, found_beside
+from tests.waiting import wait_until
 from tests.webhook_receiver import webhook_receiver
 
 
@@ -219,11 +220,14 @@ def test_a_redis_cluster_is_told_by_doctor_and_by_a_worker(home: Home, tmp_path:
     with RedisServer(tmp_path, is_cluster=True) as server:
         with home.config_file.open("a") as file:
             file.write(f"redis: {server.url}\n")
-        assert "it is a Redis Cluster, which is not supported" in found(home)["redis"].detail
+        assert "it is a Redis Cluster, whose address is written as redis+cluster://" in found(home)["redis"].detail
         for nodes_slots in ((), (("CLUSTER", "ADDSLOTS", *map(str, range(16_384))),)):
             asyncio.run(_told(server.url, *nodes_slots))
             with pytest.raises(CountersDown, match="it is a Redis Cluster"):
                 asyncio.run(count(server.url))
+        text = home.config_file.read_text()
+        home.config_file.write_text(text.replace("redis: redis://", "redis: redis+cluster://"))
+        wait_until(lambda: found(home)["redis"].detail == "answers and takes changes")
 
 
 def test_a_redis_that_may_drop_what_budgets_need_is_a_finding(home: Home, tmp_path: Path) -> None:
