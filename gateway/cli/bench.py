@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import AsJson, http_url
+from gateway.cli.options import AsJson, http_url
 from gateway.cli.serve.children import engine_supervisor
 from gateway.composition.engine_monitor import measure_curve
 from gateway.config.engine_curve import LARGEST_CONCURRENCY, CurveFile, MeasuredEngine, save_engine_curve

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import AsJson, Since, Until, read
+from gateway.cli.options import AsJson, Since, Until, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import ask_reports
 from gateway.counted import counted

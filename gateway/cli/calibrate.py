@@ -18,8 +18,8 @@ from classifier.names import canonical
 from classifier.prompt_lines import PromptFileError, read_prompt_lines
 from classifier.protocol import Conversation, ModelProfile
 from classifier.threshold import Cut, choose_cut, cost_quality_curve
-from gateway.cli.asked import AsJson
 from gateway.cli.classify import require_two_models
+from gateway.cli.options import AsJson
 from gateway.errors import ConfigurationError
 from gateway.extras import install_command
 

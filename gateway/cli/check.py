@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import AsJson
+from gateway.cli.options import AsJson
 from gateway.cli.show_table import show_table
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment

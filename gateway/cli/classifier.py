@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from classifier.online.correction import NONE, Correction, learn
-from gateway.cli.asked import AsJson, instant_us
+from gateway.cli.options import AsJson, instant_us
 from gateway.cli.state import AUTHOR, State, ask, open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home

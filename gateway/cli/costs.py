@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from gateway.cli.asked import AsJson, AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.cost_filters import NO_NAME, filters, why_nothing, with_key_id
+from gateway.cli.options import AsJson, AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.money import show_usd

@@ -16,7 +16,7 @@ from rich.progress import track
 
 from classifier.exam import Question, ability_from_marks, grade, load_exam
 from classifier.load import load_artefact
-from gateway.cli.asked import AsJson, http_url
+from gateway.cli.options import AsJson, http_url
 from gateway.errors import ConfigurationError, StateError
 from gateway.whole_file import write_whole
 

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.asked import AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.cost_filters import filters, why_nothing, with_key_id
+from gateway.cli.options import AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.state import State, ask, ask_reports
 from gateway.counted import counted
 from gateway.errors import StateError

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import AsJson, read
 from gateway.cli.cost_filters import why_nothing
+from gateway.cli.options import AsJson, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.counted import counted

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.asked import AsJson
+from gateway.cli.options import AsJson
 from gateway.cli.show_table import visible
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Column, Table
 
-from gateway.cli.asked import AsJson
 from gateway.cli.from_litellm import read_merged
+from gateway.cli.options import AsJson
 from gateway.cli.show_table import show_table, visible
 from gateway.cli.state import AUTHOR, State, open_state
 from gateway.clock import now_us

@@ -7,7 +7,7 @@ from rich.table import Column, Table
 from gateway.api.admin.bodies import read_bodies
 from gateway.api.admin.entries import find_summaries, get_detail
 from gateway.api.admin.entry_views import EntryFilter, EntrySummary
-from gateway.cli.asked import read
+from gateway.cli.options import read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, ask
 from gateway.instants import moment_of

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.asked import AsJson
+from gateway.cli.options import AsJson
 from gateway.composition.deployment import load_environment_settings
 from gateway.config.home import Home, find_home
 from gateway.errors import StateError

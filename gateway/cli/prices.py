@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from gateway.cli.asked import ClockIsRight, Until, period_us
+from gateway.cli.options import ClockIsRight, Until, period_us
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, ask
 from gateway.clock import now_us

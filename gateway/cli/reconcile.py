@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import AsJson, ClockIsRight
+from gateway.cli.options import AsJson, ClockIsRight
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.counted import counted

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
-from gateway.cli.asked import AsJson
+from gateway.cli.options import AsJson
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.clock import now_us

@@ -4,7 +4,7 @@ import asyncio
 import json
 from dataclasses import asdict
 
-from gateway.cli.asked import AsJson
+from gateway.cli.options import AsJson
 from gateway.cli.state import open_state
 from gateway.clock import now_us
 from gateway.storage.retention import Forgotten, apply_retention

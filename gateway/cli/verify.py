@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.asked import AsJson, period_us
+from gateway.cli.options import AsJson, period_us
 from gateway.cli.show_table import show_table
 from gateway.cli.state import open_state
 from gateway.counted import counted

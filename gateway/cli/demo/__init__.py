@@ -15,9 +15,9 @@ from rich.progress import BarColumn as Bar
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gateway.cli.address import running_url
-from gateway.cli.asked import AsJson, http_url
 from gateway.cli.demo.month import run_month
 from gateway.cli.demo.summary import Summary, show, summarise
+from gateway.cli.options import AsJson, http_url
 from gateway.cli.state import open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home

@@ -16,12 +16,12 @@ from rich.markup import escape
 
 from classifier.native.native_projector import load_reader
 from gateway.cli.address import local_url, running_url
-from gateway.cli.asked import AsJson
 from gateway.cli.doctor.asked_backends import ask_backends
 from gateway.cli.doctor.disk_checks import examine_disk
 from gateway.cli.doctor.finding import Finding, attempt
 from gateway.cli.doctor.settings_checks import judge, notices, prompt_caching, provider_keys
 from gateway.cli.gateway_metrics import samples
+from gateway.cli.options import AsJson
 from gateway.cli.state import NoSchema, open_state
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment, load_environment_settings
