@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from backends.endpoints.messages_events import messages_error
+from backends.endpoints.messages_events import in_messages_shape, messages_error
 from backends.errors import UpstreamRejected
 from backends.formats.anthropic import AnthropicStreamReader, openai_error, read_message
 from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
@@ -139,6 +139,7 @@ class AnthropicBackend(HttpBackend):
             body=body,
             read_answer=partial(read_count if is_count else read_native_message, backend=self.name),
             stream_reader=partial(NativeMessagesReader, self.name),
+            translate_error=in_messages_shape,
         )
 
 

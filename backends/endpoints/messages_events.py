@@ -65,6 +65,17 @@ def messages_error_from(body: bytes, status: int, otherwise: str) -> bytes:
     return messages_error(status, message)
 
 
+def in_messages_shape(body: bytes) -> bytes:
+    """The error body of a server that speaks Anthropic's format, as it came unless it is in OpenAI's shape (vLLM's
+    checks of fields) or says in other words than Anthropic's that a prompt is too long."""
+    document = decode_object(body) or {}
+    message = text_of(part_of(document, "error"), "message")
+    if message is None:
+        return body
+    is_known = not is_too_long(body) or any(words in message.lower() for words in _TOO_LONG)
+    return body if document.get("type") == "error" and is_known else messages_error_from(body, 400, message)
+
+
 def too_long(prompt: int, asked: int, window: int) -> str:
     """In Anthropic's words, with tokens as they write them: agents read the numbers, then ask for a shorter answer or
     shorten the conversation. LangChain does only the latter, at the first words alone."""

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -237,6 +238,49 @@ async def test_tokens_are_counted_by_the_provider() -> None:
                 await backend.open(call)
         await backend.aclose()
         assert {request.path for request in provider.received} == {"/v1/messages/count_tokens"}
+
+
+VLLM_TOO_LONG = (
+    "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens, "
+    "which exceeds this limit even without any output tokens. Please reduce the length of the input prompt. "
+    "(parameter=input_tokens, value=2049)"
+)
+VLLM_CHECK = "1 validation error:\n  {'type': 'value_error', 'loc': 'body.max_tokens', 'msg': 'Value error'}"
+ANTHROPICS: dict[str, Any] = {
+    "type": "error",
+    "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"},
+    "request_id": "req_1",
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [  # vLLM 0.32.0, and Anthropic
+        (
+            {"type": "error", "error": {"type": "BadRequestError", "message": VLLM_TOO_LONG}},
+            {"type": "invalid_request_error", "message": f"prompt is too long: {VLLM_TOO_LONG}"},
+        ),
+        (
+            {"error": {"message": VLLM_CHECK, "type": "Bad Request", "param": "body.max_tokens", "code": 400}},
+            {"type": "invalid_request_error", "message": VLLM_CHECK},
+        ),
+        (
+            {"type": "error", "error": {"type": "BadRequestError", "message": "Grammar error: Invalid type: x"}},
+            {"type": "BadRequestError", "message": "Grammar error: Invalid type: x"},
+        ),
+        (ANTHROPICS, ANTHROPICS["error"]),
+    ],
+)
+async def test_a_refusal_in_this_format_is_in_the_words_that_its_clients_look_for(
+    said: dict[str, Any], told: dict[str, Any]
+) -> None:
+    """Claude Code shortens the conversation only where it finds "prompt is too long"."""
+    refused = Raw((json.dumps(said).encode(),), status=400, headers={"content-type": "application/json"})
+    async with ScriptedProvider(refused) as provider:
+        with pytest.raises(UpstreamRejected) as caught:
+            await collect(provider, make_call(NATIVE % b"false", "messages"))
+    expected = said if said["error"] == told else {"type": "error", "error": told}
+    assert json.loads(caught.value.body) == expected
 
 
 async def test_an_effort_that_a_template_behind_this_format_lacks_becomes_the_nearest() -> None:
