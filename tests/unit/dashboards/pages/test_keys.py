@@ -6,7 +6,8 @@ import httpx
 import pytest
 
 from dashboards.gateway_client import GatewayClient
-from dashboards.pages.keys import Chosen, as_it_is, created, why_not_changed
+from dashboards.pages.key_changer import Chosen, as_it_is, why_not_changed
+from dashboards.pages.keys import created
 from tests.unit.dashboards.views import make_view
 
 KEY: dict[str, Any] = {"id": "key_1", "name": "chat <app>", "revoked_at_us": None}
