@@ -47,7 +47,9 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|maximum tools limit|too many images|at most \d+ \w+\(s\) may be provided|(?:image|pdf)[^\"]{0,40} exceeds? \d"
     rb"|invalid schema(?: for|:) |\binput_schema\b|function_?declaration[^\"]{0,60}(?:name: |schema)"
     rb"|tools\.\d+\.custom: |schemas? (?:contains|is) too|too many strict tools"
-    rb"|unknown variant `\w+`, expected `text`|unsupported content\[\]",
+    rb"|unknown variant `\w+`, expected `text`|unsupported content\[\]"
+    rb"|failed to initialize samplers|unable to generate parser|logprobs is not supported|Field 'n': value must be"
+    rb"|response prefill is|assistant messages at the end|cannot continue an assistant message",
     re.IGNORECASE,
 )
 """How providers reject what other models accept: a longer answer, more stop sequences, another effort, more tools,

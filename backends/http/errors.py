@@ -53,7 +53,8 @@ _TOO_LONG: Final = re.compile(
     rb"context_length_exceeded|exceed_context|context (?:length|window|size|limit)"
     rb"|(?:prompt|input|messages) is too long|input token count|maximum (?:prompt|model) length|model token limit"
     rb"|range of input length|maximum allowed (?:input )?length|prompt exceeds max length|more than max tokens allowed"
-    rb"|sum of prompt length|`inputs` (?:tokens|must have)|token count of \d+ exceeds|too many tokens",
+    rb"|sum of prompt length|`inputs` (?:tokens|must have)|token count of \d+ exceeds|too many tokens"
+    rb"|input \(\d+ tokens\) is too large",
     re.IGNORECASE,
 )
 """How providers reject a prompt that another model may have room for: OpenAI and compatible servers, llama.cpp,
@@ -64,9 +65,11 @@ _NEVER_FITS: Final = re.compile(rb"input or output tokens must be reduced", re.I
 _OF_THE_REQUEST: Final = re.compile(
     rb"Jinja Exception|raise_exception|rendering prompt with jinja|Unexpected reasoning effort|requires --jinja"
     rb"|(?:image|audio) input is not supported|missing data required for image|tool call arguments as JSON"
+    rb"|While executing \w+ at line|Failed to parse (?:messages|tools): |JSON schema error at |tokens\) is too large"
+    rb"|Failed to (?:load|download) image|Invalid base64 value|Cannot use both json_schema and grammar"
 )
 """How llama.cpp, LM Studio, Ollama and vLLM say with 500 that a model cannot take this request: its chat template
-refuses it, or it sees no images."""
+refuses it, it sees no images, or a tool, a schema or the length is not as the server wants it."""
 _FULL: Final = re.compile(
     rb"busy and cannot accept new requests|prefill token backlog limit|the request queue is full", re.IGNORECASE
 )
@@ -82,6 +85,7 @@ _MAY_MEAN_AUTH: Final = frozenset({400, 412, 429})
 _TIMEOUT: Final = frozenset({408, 504})
 _BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: from a proxy in between, of which the caller knows nothing
 _LONGEST_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
+_NOT_OFFERED: Final = frozenset({405, 501})
 _ROUTERS: Final = frozenset(
     {
         "not found",
@@ -132,7 +136,7 @@ def error_from_status(
         return Untranslatable(f"{message}: its model wrote no valid call or JSON", status=status, body=body)
     if status == 500 and _OF_THE_REQUEST.search(body):
         return Untranslatable(f"{message}: its model cannot take the request", status=400, body=body)
-    if 400 <= status < 500 and status not in _BUSY:
+    if status in _NOT_OFFERED or (400 <= status < 500 and status not in _BUSY):
         return UpstreamRejected(message, status=status, body=body)
     return UpstreamUnavailable(message, status=status, retry_after_seconds=parse_retry_after(headers, now))
 
@@ -218,11 +222,11 @@ def said_too_long(message: str) -> str:
 
 
 def has_nothing_there(status: int, body: bytes) -> bool:
-    """Whether a server lacks the path, rather than rejecting the request: 405, or a 404 or 410 whose body is HTML,
+    """Whether a server lacks the path, rather than rejecting the request: 405, 501, or a 404 or 410 whose body is HTML,
     empty, or a plain "not found"."""
-    if status not in (404, 405, 410):
+    if status not in (404, 410, *_NOT_OFFERED):
         return False
-    if status == 405 or _ADDRESS.search(body):
+    if status in _NOT_OFFERED or _ADDRESS.search(body):
         return True
     try:
         said: object = msgspec.json.decode(body)

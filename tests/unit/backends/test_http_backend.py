@@ -126,6 +126,13 @@ REFUSALS = [
     "Too many images provided. This model supports up to 3 images",
     "At most 1 image(s) may be provided in one prompt.",
     "messages.0.content.0.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",
+    "Field 'n': Value must be between 1 <= value <= 2, but got 20",
+    "logprobs is not supported with tools + stream",
+    "Cannot have 2 or more assistant messages at the end of the list.",
+    "Cannot continue an assistant message that contains tool calls.",
+    "Assistant response prefill is incompatible with enable_thinking.",
+    "Failed to initialize samplers: failed to parse grammar",
+    "Unable to generate parser for this template. Automatic parser generation failed: unrecognized type file",
 ]
 
 
@@ -172,7 +179,9 @@ async def test_a_field_that_its_provider_does_not_know_is_asked_of_the_next(stat
     assert caught.value.status == status
 
 
-@pytest.mark.parametrize(("status", "body"), [(404, b"<html>"), (404, b'{"detail":"Not Found"}'), (405, b"")])
+@pytest.mark.parametrize(
+    ("status", "body"), [(404, b"<html>"), (404, b'{"detail":"Not Found"}'), (405, b""), (501, b"{}")]
+)
 async def test_an_address_with_nothing_there_is_no_fault_of_the_request(status: int, body: bytes) -> None:
     """It used to be reported as the caller's mistake, and no other model was tried."""
     async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:

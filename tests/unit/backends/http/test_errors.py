@@ -31,14 +31,14 @@ def from_status(status: int, body: bytes = b"", headers: dict[str, str] | None =
 
 
 STATUSES: list[tuple[type[BackendError], list[int]]] = [
-    (UpstreamRejected, [400, 404, 405, 406, 410, 411, 415, 418, 422, 431, 451]),
+    (UpstreamRejected, [400, 404, 405, 406, 410, 411, 415, 418, 422, 431, 451, 501]),
     (Untranslatable, [413]),
     (UpstreamAuth, [401, 402, 403]),
     (RateLimited, [429]),
     (UpstreamTimeout, [408, 504]),
     (
         UpstreamUnavailable,
-        [301, 302, 307, 308, 100, 304, 407, 409, 423, 425, 498, 500, 501, 502, 503, 520, 524, 529, 599],
+        [301, 302, 307, 308, 100, 304, 407, 409, 423, 425, 498, 500, 502, 503, 520, 524, 529, 599],
     ),
 ]
 
@@ -58,6 +58,7 @@ def test_statuses(kind: type[BackendError], status: int) -> None:
         "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
         "Your input exceeds the context window of this model. Please adjust your input and try again.",
         "the request exceeds the available context size, try increasing it",
+        "input (1001 tokens) is too large to process. increase the physical batch size (current batch size: 512)",
         "prompt is too long: 210000 tokens > 200000 maximum",
         "input length and `max_tokens` exceed context limit: 180000 + 32000 > 200000, decrease input length",
         "Input is too long for requested model.",
@@ -225,6 +226,16 @@ def test_a_request_larger_than_its_limit_of_a_minute_is_asked_elsewhere_and_clos
         "Failed to create new sequence: this model is missing data required for image input",
         "tools param requires --jinja flag",
         "Failed to parse tool call arguments as JSON: [json.exception.parse_error.101] parse error",
+        "While executing FilterExpression at line 120: Unknown (built-in) filter 'items' for type String",
+        "Failed to parse tools: [json.exception.type_error.302] type must be string, but is null; tools = []",
+        "Failed to parse tools: Unsupported tool type: {}; tools = []",
+        'Failed to parse messages: Missing tool call type: {"id":"a"}',
+        "JSON schema error at #/properties/a: unrecognized type file",
+        "input (1001 tokens) is too large to process. increase the physical batch size (current batch size: 512)",
+        "Failed to load image or audio file",
+        "Failed to download image",
+        "Invalid base64 value",
+        "Cannot use both json_schema and grammar",
     ],
 )
 def test_a_500_about_the_request_does_not_count_against_the_server(said: str) -> None:
