@@ -1,6 +1,6 @@
 """Rewrites chats for servers that refuse their messages, as the chat templates of open models do: Qwen3.5 and later a
-second system message, Mistral's a user's after a tool's result, others two of a user's in a row, a call cut off or an
-image in a result. Pure.
+second system message, Mistral's a user's after a tool's result or a call's id of another form, others two messages of
+one side in a row, a call cut off or an image in a result. Pure.
 
 Agents send such chats with every request: Codex a developer's message beside its instructions, Claude Code reminders,
 Copilot screenshots.
@@ -14,6 +14,7 @@ from typing import Final, cast
 
 import msgspec
 
+from backends.formats.call_ids import for_mistral, with_call_ids
 from backends.formats.json_splice import MEMBERS, NotAnObject, find_members, objects_in, splice
 from backends.formats.tool_turns import OPENING, with_answers
 from backends.formats.unfinished_turns import with_every_result, without_empty_answers
@@ -29,6 +30,8 @@ Mend = Callable[[bytes], bytes]
 """From a chat's `messages` to those that the server takes; the same bytes if there is nothing to change."""
 
 _SYSTEM, _USER, _TOOL = msgspec.Raw(b'"system"'), msgspec.Raw(b'"user"'), msgspec.Raw(b'"tool"')
+_ASSISTANT: Final = msgspec.Raw(b'"assistant"')
+_OPENED: Final[Message] = {"role": _USER, "content": msgspec.Raw(msgspec.json.encode(OPENING))}
 _INSTRUCTS: Final = (_SYSTEM, msgspec.Raw(b'"developer"'))
 _CONTENT: Final = msgspec.json.Decoder(str | list[msgspec.Raw] | None)
 _SEE: Final = "See the next message."
@@ -60,12 +63,23 @@ def with_system_first(messages: bytes) -> bytes:
 
 
 def alternating(messages: bytes) -> bytes:
-    """One system message, and a user's messages in a row as one."""
+    """One system message, messages in a row of a user's or of the model's as one, and a user's first."""
+    found = objects_in(with_system_first(messages))
     made: list[Message] = []
-    for is_user, run in groupby(objects_in(with_system_first(messages)), lambda one: one.get("role") == _USER):
+    for is_told, run in groupby(found, _speaker):
         said = list(run)
-        made += [said[0] | {"content": _joined(said, "\n\n")}] if is_user and len(said) > 1 else said
+        made += [said[0] | {"content": _joined(said, "\n\n")}] if is_told and len(said) > 1 else said
+    first = next((place for place, one in enumerate(made) if one.get("role") not in _INSTRUCTS), len(made))
+    if made[first:] and _speaker(made[first]) == _ASSISTANT:
+        made.insert(first, _OPENED)
     return with_answers(messages if made == objects_in(messages) else msgspec.json.encode(made))
+
+
+def _speaker(message: Message) -> bytes | None:
+    """Who only says something: a user, or the model without calls. None for other messages."""
+    role = message.get("role")
+    has_calls = bytes(message.get("tool_calls", b"[]")) not in (b"[]", b"null")
+    return role if role == _USER or (role == _ASSISTANT and not has_calls) else None
 
 
 def without_system(messages: bytes) -> bytes:
@@ -84,8 +98,7 @@ def with_a_user(messages: bytes) -> bytes:
     first = next((place for place, one in enumerate(found) if one.get("role") not in _INSTRUCTS), len(found))
     if first == len(found):
         return msgspec.json.encode([*found[:-1], found[-1] | {"role": _USER}])
-    opening = {"role": _USER, "content": msgspec.Raw(msgspec.json.encode(OPENING))}
-    return msgspec.json.encode([*found[:first], opening, *found[first:]])
+    return msgspec.json.encode([*found[:first], _OPENED, *found[first:]])
 
 
 def with_text_results(messages: bytes) -> bytes:
@@ -152,6 +165,11 @@ def with_readable_calls(messages: bytes) -> bytes:
     return msgspec.json.encode(found) if is_changed else messages
 
 
+def with_mistrals_ids(messages: bytes) -> bytes:
+    """Ids of calls as the templates of Mistral's models want them; other models and clients give longer ones."""
+    return with_call_ids(messages, for_mistral)
+
+
 def _function_of(call: Message) -> Message:
     return MEMBERS.decode(call.get("function", b"{}"))
 
@@ -169,7 +187,8 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
         re.compile(
             rb"must be followed by tool messages|insufficient tool messages|not the same number of function calls"
             rb"|must be a response to a prec|ids were found without|unexpected `?tool_use_id"
-            rb"|number of function response parts",
+            rb"|number of function response parts|no previous assistant message with a tool call"
+            rb"|continue an assistant message that contains tool calls",
             re.IGNORECASE,
         ),
         with_every_result,
@@ -182,6 +201,10 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
         ),
         without_empty_answers,
     ),
+    (
+        re.compile(rb"call ids should be alphanumeric|must be a-z, a-z, 0-9", re.IGNORECASE),
+        with_mistrals_ids,
+    ),
     (re.compile(rb"(?:value|content) must be a string|expected a string", re.IGNORECASE), with_plain_texts),
     (
         re.compile(
@@ -192,11 +215,12 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
         ),
         with_text_results,
     ),
-    (re.compile(rb"must alternate", re.IGNORECASE), alternating),
+    (re.compile(rb"must alternate|2 or more assistant messages", re.IGNORECASE), alternating),
     (re.compile(rb"role '?user'? after role '?tool", re.IGNORECASE), with_answers),
     (
         re.compile(
             rb"arguments.{0,60}\bjson\b|invalid function arguments|has no attribute 'items'|item pairs from a mapping"
+            rb"|filter 'items' for type|hint: 'items'|invalid tool call arguments"
             rb"|(?:expecting|unterminated string|extra data|invalid [a-z\\ ]{1,20})[^:]{0,60}: line \d+ column",
             re.IGNORECASE,
         ),
@@ -207,7 +231,7 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
     (
         re.compile(
             rb"system messages? (?:must|should|can only) be|invalid chat setting|invalid message role: system"
-            rb"|role '?system'? after role|got '?system",
+            rb"|role '?system'? after role|got '?system|exception of an initial optional system",
             re.IGNORECASE,
         ),
         with_system_first,

@@ -8,6 +8,7 @@ from backends.formats.strict_turns import (
     mend_for,
     mended,
     with_a_user,
+    with_mistrals_ids,
     with_plain_texts,
     with_readable_calls,
     with_system_first,
@@ -15,6 +16,7 @@ from backends.formats.strict_turns import (
     without_system,
 )
 from backends.formats.tool_turns import with_answers
+from backends.formats.unfinished_turns import with_every_result
 
 Json = dict[str, object]
 
@@ -79,6 +81,10 @@ def test_one_system_message_comes_first(messages: list[Json], expected: list[Jso
             [HI, CALLED, RESULT, LATE, HI],
             [HI, CALLED, RESULT, ANSWER, FRENCH_THEN_HI],
         ),
+        ([HI, SAID, {**SAID, "content": [text("Well?")]}], [HI, {**SAID, "content": [text("Hello"), text("Well?")]}]),
+        ([HI, SAID, CALLED, RESULT, SAID, SAID], [HI, SAID, CALLED, RESULT, {**SAID, "content": "Hello\n\nHello"}]),
+        ([RULES, SAID, HI], [RULES, user("Go on."), SAID, HI]),
+        ([CALLED, RESULT, SAID], [CALLED, RESULT, SAID]),
     ],
 )
 def test_turns_alternate(messages: list[Json], expected: list[Json]) -> None:
@@ -169,6 +175,8 @@ def test_what_cannot_be_read_is_left_to_its_provider() -> None:
     assert mended(body, (with_system_first,)) == body
 
 
+LLAMA_CPP = "While executing FilterExpression at line 120, column 73 in source:\n... tool_call.arguments|items ..."
+"""How llama.cpp 0.7.0 begins what its own Jinja says."""
 WORDS = [
     ("System message must be at the beginning.", with_system_first),
     ("Chat template error: System message must be at the beginning.", with_system_first),
@@ -201,6 +209,18 @@ WORDS = [
     ("tool message content only supports text content", with_text_results),
     ("No user query found in messages.", with_a_user),
     ("Unexpected message role.", None),
+    (f"{LLAMA_CPP}: Unknown (built-in) filter 'items' for type String", with_readable_calls),
+    (f"{LLAMA_CPP}: Callee is not a function: got Undefined (hint: 'items')", with_readable_calls),
+    ("Jinja Exception: Invalid tool call arguments passed: a", with_readable_calls),
+    ("Jinja Exception: Tool call IDs should be alphanumeric strings with length 9!", with_mistrals_ids),
+    ("Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.", with_mistrals_ids),
+    (
+        "Only user and assistant roles are supported, with the exception of an initial optional system message!",
+        with_system_first,
+    ),
+    ("Message has tool role, but there was no previous assistant message with a tool call!", with_every_result),
+    ("Cannot continue an assistant message that contains tool calls.", with_every_result),
+    ("Cannot have 2 or more assistant messages at the end of the list.", alternating),
 ]
 
 
