@@ -49,7 +49,7 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|tools\.\d+\.custom: |schemas? (?:contains|is) too|too many strict tools"
     rb"|unknown variant `\w+`, expected `text`|unsupported content\[\]"
     rb"|failed to initialize samplers|unable to generate parser|logprobs is not supported|Field 'n': value must be"
-    rb"|response prefill is|assistant messages at the end|cannot continue an assistant message",
+    rb"|response prefill is|assistant messages at the end|cannot continue an assistant message|prompt must be a string",
     re.IGNORECASE,
 )
 """How providers reject what other models accept: a longer answer, more stop sequences, another effort, more tools,
@@ -67,11 +67,12 @@ _NO_SUCH_MODEL: Final = re.compile(
 Groq, Mistral, OpenRouter, Together, Voyage, xAI, Z.ai."""
 _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
-    rb"|Extra inputs are not permitted|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field",
+    rb"|Extra inputs are not permitted|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field"
+    rb"|Unexpected fields in the request: ",
     re.IGNORECASE,
 )
-"""How OpenAI, Anthropic, Groq and Cerebras, Fireworks, Mistral and Gemini's compatible endpoint reject unknown fields
-such as `top_k`, `min_p` or `thinking`, which a caller may send whichever model is chosen."""
+"""How OpenAI, Anthropic, Groq and Cerebras, Fireworks, Mistral, Gemini's compatible endpoint and `transformers serve`
+reject unknown fields such as `top_k`, `min_p` or `thinking`, which a caller may send whichever model is chosen."""
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
 _LIST_TIMEOUTS = Timeouts(first_byte_seconds=20.0, idle_seconds=10.0)
 

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Annotated, Final, TypeVar, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from backends.errors import UnreadableAnswer
 from backends.formats.json_objects import decode_object, objects_of
@@ -28,6 +29,7 @@ _GIVEN_UP: Final = frozenset({"abort", "error", "insufficient_system_resource", 
 """Finish reasons of an answer that was not brought to its end: vLLM and SGLang, OpenRouter, DeepSeek, Z.ai."""
 _BAD_CALL: Final = "function_call_filter"
 """How Gemini's compatible endpoint begins the finish reason of an answer with a call that its model wrote badly."""
+_COMPLETION: Final = "text_completion"
 _MOST_JOINED: Final = 64  # events; bounds how often an event that cannot be joined is decoded again
 
 
@@ -97,6 +99,8 @@ class ChatEvent(msgspec.Struct):
     service_tier: str | None = None
     x_groq: dict[str, object] | None = None
     x_breakeven: dict[str, object] | None = None
+    timings: dict[str, object] | None = None
+    """llama.cpp's. A usage beside them is of one choice, however many the answer has."""
 
 
 _EVENT: Final = msgspec.json.Decoder(ChatEvent)
@@ -117,7 +121,7 @@ def event_bytes(data: bytes) -> bytes:
 class OpenAIStreamReader(StreamReader):
     """Turns the data of one stream's events into chunks and knows whether the stream ended properly."""
 
-    __slots__ = ("_finished_choices", "_joins", "_seen_choices", "_wants_usage")
+    __slots__ = ("_finished_choices", "_joins", "_seen_choices", "_used_by_choices", "_wants_usage")
 
     def __init__(self, backend: str, *, wants_usage_chunk: bool, joins_events: bool = False) -> None:
         # Not through super().__init__, to save a call per stream.
@@ -128,9 +132,12 @@ class OpenAIStreamReader(StreamReader):
         self._joins = joins_events
         self._seen_choices: set[int] = set()
         self._finished_choices: set[int] = set()
+        self._used_by_choices: Usage | None = None
 
     def read(self, data: bytes) -> list[Chunk]:
-        """The chunk for one event; always one. Raises StreamBroken, or before the first chunk any retryable error."""
+        """The chunk for one event. Raises StreamBroken, or before the first chunk any retryable error."""
+        if data == b"null":  # llama.cpp's first event for several prompts
+            return []
         if data == b"[DONE]":
             if not self._seen_choices and not self._finished_choices:
                 raise self._broken("ended its stream without an answer")
@@ -202,6 +209,10 @@ class OpenAIStreamReader(StreamReader):
                 has_usage = has_usage or choice.usage is not None
             if has_usage:
                 found_usage, is_no_usage = _usage(event)
+                if found_usage is not None and event.timings is not None:
+                    found_usage = self._used_by_choices = _with_another_choice(
+                        self._used_by_choices, found_usage, event
+                    )
                 usage, is_malformed = found_usage or usage, is_malformed or is_no_usage
             if finish_reason and _is_given_up(finish_reason):
                 given_up = self._broken("gave up in the middle of the answer")
@@ -214,6 +225,30 @@ class OpenAIStreamReader(StreamReader):
         else:
             payload = b"".join(map(_without_usage, events, lines.split(b"\n")))
         return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
+
+
+def _with_another_choice(so_far: Usage | None, usage: Usage, event: ChatEvent) -> Usage:
+    """Choices of a chat share their prompt; completions may each have their own."""
+    if so_far is None:
+        return usage
+    of_one = event.kind != _COMPLETION
+    return replace(
+        usage,
+        input_tokens=usage.input_tokens + (0 if of_one else so_far.input_tokens),
+        cached_input_tokens=usage.cached_input_tokens + (0 if of_one else so_far.cached_input_tokens),
+        output_tokens=usage.output_tokens + so_far.output_tokens,
+        reasoning_tokens=usage.reasoning_tokens + so_far.reasoning_tokens,
+    )
+
+
+def _of_all_choices(event: ChatEvent, usage: Usage, characters: int) -> Usage | None:
+    """An estimate from the first choice's usage; None if each choice may have had a prompt of its own."""
+    choices = event.choices or []
+    _, of_first = choices[0].output()
+    if event.kind == _COMPLETION:
+        return None
+    share = characters / of_first if of_first else len(choices)
+    return replace(usage, output_tokens=round(usage.output_tokens * share), is_estimated=True)
 
 
 def _has_failure(events: Sequence[ChatEvent]) -> bool:
@@ -257,6 +292,8 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
         characters += count
         finish_reason = finish_reason or choice.finish_reason or None
     usage, is_malformed = _usage(event, has_choices=has_choices)
+    if usage is not None and event.timings is not None and len(event.choices or ()) > 1:
+        usage = _of_all_choices(event, usage, characters)
     if (has_choices and not event.choices) or _is_given_up(finish_reason or ""):
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
     if any(choice.finish_reason and choice.is_bare for choice in event.choices or ()):

@@ -181,6 +181,54 @@ def test_an_answer_that_was_given_up_is_booked_by_the_usage_it_came_with(reason:
     assert caught.value.usage == Usage(3, output_tokens=2)
 
 
+def llama_cpps(usage: tuple[int, int, int], **fields: object) -> dict[str, object]:
+    """As llama-server 0.7.0 reports what one choice took, here with (input, cached, output)."""
+    prompt, cached, completion = usage
+    told = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+    return {"usage": told, "timings": {"cache_n": cached, "predicted_n": completion}, **fields}
+
+
+def test_llama_cpp_reports_each_choice_of_a_stream_by_itself() -> None:
+    said = [{"choices": [{"index": place, "delta": {"content": "a"}}]} for place in (0, 1)]
+    told = [llama_cpps((31, 30, count), choices=[], object="chat.completion.chunk") for count in (3, 4)]
+    last = read(*said, told[0], *said[:1], told[1])[-1]
+    assert last.usage == Usage(input_tokens=31, cached_input_tokens=30, output_tokens=7)
+
+
+def test_llama_cpp_reports_each_prompt_of_a_stream_by_itself_after_an_event_of_nothing() -> None:
+    ends = [
+        llama_cpps(usage, choices=[{"index": place, "text": "", "finish_reason": "stop"}], object="text_completion")
+        for place, usage in enumerate([(2, 1, 3), (5, 0, 4)])
+    ]
+    chunks = read(b"null", *ends, b"[DONE]")
+    assert [chunk.payload for chunk in chunks][-1] == b"data: [DONE]\n\n"
+    assert [chunk.usage for chunk in chunks][1] == Usage(input_tokens=7, cached_input_tokens=1, output_tokens=7)
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "usage"),
+    [
+        (["four", "eight at most"], "chat", Usage(input_tokens=31, output_tokens=17, is_estimated=True)),
+        (["", ""], "chat", Usage(input_tokens=31, output_tokens=8, is_estimated=True)),
+        (["four"], "chat", Usage(input_tokens=31, output_tokens=4)),
+        (["four", "eight at most"], "text", None),
+        (["four"], "text", Usage(input_tokens=31, output_tokens=4)),
+    ],
+)
+def test_llama_cpp_reports_the_first_choice_alone_of_a_whole_answer(
+    answers: list[str], kind: str, usage: Usage | None
+) -> None:
+    choices = [{"index": n, "message": {"content": said}} for n, said in enumerate(answers)]
+    if kind == "text":
+        choices = [{"index": n, "text": said} for n, said in enumerate(answers)]
+    body = llama_cpps((31, 0, 4), choices=choices, object=f"{kind}{'.' if kind == 'chat' else '_'}completion")
+    assert read_answer(json.dumps(body).encode(), backend="b").usage == usage
+
+
 def test_white_space_inside_json_may_hold_newlines() -> None:
     assert event_bytes(b'{\n"a": 1}') == b'data: { "a": 1}\n\n'
 
