@@ -180,6 +180,17 @@ async def test_a_native_rejection_keeps_anthropics_shape_and_a_chats_takes_opena
     assert json.loads(chat.value.body) == {"error": said | {"param": None, "code": None}}
 
 
+async def test_a_native_rejection_in_openais_shape_is_told_in_anthropics() -> None:
+    """llama-server 0.7.0 takes messages and refuses them so; Claude Code shortens a conversation at these words."""
+    why = "request (3031 tokens) exceeds the available context size (2048 tokens), try increasing it"
+    body = json.dumps({"error": {"code": 400, "message": why, "type": "exceed_context_size_error"}}).encode()
+    async with ScriptedProvider(Raw((body,), status=400, headers={"content-type": "application/json"})) as provider:
+        with pytest.raises(UpstreamRejected) as native:
+            await collect(provider, make_call(NATIVE % b"false", "messages"))
+    said = {"type": "invalid_request_error", "message": f"prompt is too long: {why}"}
+    assert json.loads(native.value.body) == {"type": "error", "error": said}
+
+
 @pytest.mark.parametrize(
     ("operation", "body"),
     [
