@@ -1,4 +1,4 @@
-"""Parses the load that inference engines report: ours at `/health`, vLLM and SGLang as Prometheus metrics. Pure."""
+"""Parses the load that engines report: ours at `/health`, llama.cpp, vLLM and SGLang as Prometheus metrics. Pure."""
 
 import math
 import re
@@ -54,6 +54,14 @@ _SGLANG: Final = _Names(
     cache_hits="",
     cache_queries="",
 )
+_LLAMA_CPP: Final = _Names(
+    running="llamacpp:requests_processing",
+    waiting="llamacpp:requests_deferred",
+    kv_used=(),
+    cache_hit_rate="",
+    cache_hits="",
+    cache_queries="",
+)
 
 
 def parse_engine_health(status: int, body: bytes) -> BackendHealth:
@@ -91,6 +99,12 @@ def parse_vllm_metrics(text: str, *, max_running: int | None) -> BackendHealth:
 def parse_sglang_metrics(text: str, *, max_running: int | None) -> BackendHealth:
     """SGLang's `/metrics` (started with --enable-metrics); `max_running` is its --max-running-requests."""
     found = _read(text, _SGLANG)
+    return _health(found, max_running, found.waiting)
+
+
+def parse_llama_cpp_metrics(text: str, *, max_running: int | None) -> BackendHealth:
+    """llama-server's `/metrics` (started with --metrics); `max_running` is its --parallel."""
+    found = _read(text, _LLAMA_CPP)
     return _health(found, max_running, found.waiting)
 
 

@@ -1,7 +1,7 @@
 """Adapter for everything that speaks OpenAI's wire format: OpenAI, our engine, vLLM, SGLang, Ollama, DeepSeek, ..."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
@@ -10,7 +10,12 @@ from msgspec.structs import replace as replace_fields
 
 from backends.chat_counts import briefly
 from backends.dialects import PLAIN, Dialect
-from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
+from backends.engine_health import (
+    parse_engine_health,
+    parse_llama_cpp_metrics,
+    parse_sglang_metrics,
+    parse_vllm_metrics,
+)
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.chat_fields import in_background
 from backends.formats.chat_tokens import PATH as TOKENIZE
@@ -46,7 +51,7 @@ from backends.http_backend import (
 from backends.media_exchanges import MediaExchanges
 from backends.protocol import MEDIA, BackendHealth, Call, Chunk, Operation, Reply, Timeouts
 
-HealthSource = Literal["models", "engine", "vllm", "sglang"]
+HealthSource = Literal["models", "engine", "llamacpp", "vllm", "sglang"]
 
 DEFAULT_PATHS: Final[Mapping[Operation, str]] = {
     "chat.completions": "chat/completions",
@@ -66,7 +71,14 @@ OPENAI_PATHS: Final[Mapping[Operation, str]] = {
     "responses.input_tokens": "responses/input_tokens",
 }
 """Paths of the few providers that also offer the Responses API."""
-_COUNTING: Final = frozenset[HealthSource]({"engine", "vllm"})
+_COUNTING: Final = frozenset[HealthSource]({"engine", "llamacpp", "vllm"})
+_METRICS: Final[Mapping[HealthSource, Callable[..., BackendHealth]]] = {
+    "llamacpp": parse_llama_cpp_metrics,
+    "sglang": parse_sglang_metrics,
+    "vllm": parse_vllm_metrics,
+}
+_BESIDE_CHATS: Final = "chat/completions/input_tokens"
+"""Where llama.cpp counts a chat's tokens."""
 _NO_TOKENIZE: Final = frozenset({404, 405})
 """Statuses from a server whose proxy exposes only /v1."""
 _STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
@@ -95,8 +107,9 @@ class OpenAICompatibleBackend(HttpBackend):
 
     `paths` maps operations to paths under the base URL; an operation without one is rejected. If `responses` has one,
     chats that a model serves only there are sent there. `dialect` is how this endpoint's chats differ from OpenAI's.
-    `health_from` says where load is read: `models` only tells whether the endpoint answers; `engine` is our own; `vllm`
-    and `sglang` read their metrics against `max_running`, the number of sequences they were started with.
+    `health_from` says where load is read: `models` only tells whether the endpoint answers; `engine` is our own;
+    `llamacpp`, `vllm` and `sglang` read their metrics against `max_running`, the number of sequences they were started
+    with.
     """
 
     def __init__(
@@ -301,17 +314,20 @@ class OpenAICompatibleBackend(HttpBackend):
         return self._health_from in _COUNTING
 
     async def count_chat(self, call: Call) -> int | None:
-        """See CountsChats. Our engine counts with the code that answers, so its rejections stand; vLLM counts with
-        separate code, which sees only the placeholder of an image."""
+        """See CountsChats. Our engine counts with the code that answers, so its rejections stand; llama.cpp, at an
+        address beside that of chats, and vLLM count with separate code, which sees only the placeholder of an image."""
         is_ours = self._health_from == "engine"
         body = self._body(call)
         if not self.counts_chats or not (is_ours or is_text_alone(body)):
             return None
+        is_beside_chats = self._health_from == "llamacpp"
         exchange = Exchange(
-            url=join_url(origin_of(self._base_url), TOKENIZE),
+            url=join_url(self._base_url, _BESIDE_CHATS)
+            if is_beside_chats
+            else join_url(origin_of(self._base_url), TOKENIZE),
             headers=self._headers | {"x-request-id": call.request_id},
             body=tokenize_body(body),
-            read_answer=partial(read_token_count, backend=self.name),
+            read_answer=partial(read_count if is_beside_chats else read_token_count, backend=self.name),
             stream_reader=partial(self._stream_reader, call),
             translate_error=in_openai_shape,
         )
@@ -352,7 +368,7 @@ class OpenAICompatibleBackend(HttpBackend):
         origin = origin_of(self._base_url)
         if source == "engine":
             return await self.probe(join_url(origin, "health"), self._headers, parse_engine_health)
-        parse = parse_vllm_metrics if source == "vllm" else parse_sglang_metrics
+        parse = _METRICS[source]
 
         def read(status: int, body: bytes) -> BackendHealth:
             health = answers_ok(status, body)

@@ -141,7 +141,7 @@ class BackendSettings(Strict):
     wire_format: WireFormat = "openai"
     on_disconnect: OnDisconnect = "cancel"
     has_responses: bool | None = None
-    health_from: Literal["models", "engine", "vllm", "sglang"] = "models"
+    health_from: Literal["models", "engine", "llamacpp", "vllm", "sglang"] = "models"
     max_running: int | None = Field(default=None, ge=1)
     gpu_hour_usd: Usd | None = None
     throughput: ThroughputSettings | None = None

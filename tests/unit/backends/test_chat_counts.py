@@ -72,6 +72,14 @@ async def test_what_makes_the_prompt_is_sent_to_the_servers_root() -> None:
         assert {name.lower(): value for name, value in received.headers.items()}["authorization"] == "Bearer sk-1"
 
 
+async def test_llama_cpp_is_asked_beside_its_chats() -> None:
+    answer = said(b'{"input_tokens":31,"object":"response.input_tokens"}')
+    async with ScriptedProvider(answer) as provider, aclosing(make_backend(provider, "llamacpp")) as backend:
+        assert await count(backend, max_tokens=4) == 31
+        [received] = provider.received
+        assert (received.path, received.json) == ("/v1/chat/completions/input_tokens", chat() | {"model": "m"})
+
+
 async def test_only_who_is_known_to_count_is_asked() -> None:
     sources: tuple[HealthSource, ...] = ("models", "engine", "vllm", "sglang")
     async with ScriptedProvider(said(COUNTED)) as provider:

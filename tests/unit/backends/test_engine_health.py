@@ -2,7 +2,12 @@
 
 import pytest
 
-from backends.engine_health import parse_engine_health, parse_sglang_metrics, parse_vllm_metrics
+from backends.engine_health import (
+    parse_engine_health,
+    parse_llama_cpp_metrics,
+    parse_sglang_metrics,
+    parse_vllm_metrics,
+)
 from backends.protocol import BackendHealth
 
 OURS: list[tuple[int, bytes, BackendHealth]] = [
@@ -148,3 +153,24 @@ sglang:token_usage{dp_rank="1",model_name="m",tp_rank="1"} 0.5
 )
 def test_sglang(text: str, expected: BackendHealth) -> None:
     assert parse_sglang_metrics(text, max_running=8) == expected
+
+
+LLAMA_CPP_0_7 = """# HELP llamacpp:requests_processing Number of requests processing
+# TYPE llamacpp:requests_processing gauge
+llamacpp:requests_processing %d
+# HELP llamacpp:requests_deferred Number of requests deferred
+# TYPE llamacpp:requests_deferred gauge
+llamacpp:requests_deferred %d
+# HELP llamacpp:n_busy_slots_per_decode Average number of busy slots per llama_decode() call
+# TYPE llamacpp:n_busy_slots_per_decode gauge
+llamacpp:n_busy_slots_per_decode 1.8
+"""
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "slots", "free"),
+    [(1, 0, 4, 3), (4, 0, 4, 0), (4, 2, 4, 0), (1, 0, None, None), (2, 1, None, 0)],
+)
+def test_llama_cpp(running: int, waiting: int, slots: int | None, free: int | None) -> None:
+    expected = BackendHealth(True, "", free, running, waiting)
+    assert parse_llama_cpp_metrics(LLAMA_CPP_0_7 % (running, waiting), max_running=slots) == expected
