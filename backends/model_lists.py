@@ -1,7 +1,7 @@
 """Parses an endpoint's list of models, or explains why there is none. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, cast, runtime_checkable
 
 import msgspec
@@ -21,6 +21,8 @@ class ModelList:
     """The label of the key, if the backend has several."""
     is_public: bool = False
     """Served without a key too, so it does not prove that the key works."""
+    windows: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The context windows that the server was started with, if it tells them (vLLM and SGLang do)."""
 
 
 @runtime_checkable
@@ -42,14 +44,17 @@ def parse_model_list(status: int, body: bytes, *, url: str) -> ModelList:
         return ModelList(problem=f"{url} answers {status}: {wrong}")
     if not 200 <= status < 300:
         return ModelList(problem=f"{url} answers {status}")
-    names = _names(body)
-    if names is None:
+    models = _models(body)
+    if models is None:
         wrong = "a web page or another service answers there: base_url is wrong (most end in /v1)"
         return ModelList(problem=f"{url} answers {status} without a list of models; {wrong}")
-    return ModelList(names)
+    named = ((one.get("id", one.get("name")), one.get("max_model_len")) for one in models)
+    found = {name.removeprefix(PREFIX): window for name, window in named if isinstance(name, str)}
+    windows = {name: window for name, window in found.items() if isinstance(window, int)}
+    return ModelList(frozenset(found), windows=windows)
 
 
-def _names(body: bytes) -> frozenset[str] | None:
+def _models(body: bytes) -> list[Mapping[str, object]] | None:
     try:
         said: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -59,6 +64,4 @@ def _names(body: bytes) -> frozenset[str] | None:
         said = fields.get("data", fields.get("models"))
     if not isinstance(said, list):
         return None
-    models = [cast(Mapping[str, object], one) for one in cast(list[object], said) if isinstance(one, Mapping)]
-    named = (one.get("id", one.get("name")) for one in models)
-    return frozenset(name.removeprefix(PREFIX) for name in named if isinstance(name, str))
+    return [cast(Mapping[str, object], one) for one in cast(list[object], said) if isinstance(one, Mapping)]

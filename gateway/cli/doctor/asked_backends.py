@@ -12,6 +12,7 @@ from gateway.config.providers import hosted_from_environment
 from gateway.config.settings import LOCAL_BACKEND
 
 TOLD_MODELS = 5
+TOO_WIDE = "correct `context_window` in rules.yaml: prompts are sent there that it refuses"
 CORRECT = "correct `base_url` or the key, then `breakeven doctor --ask`"
 
 
@@ -38,11 +39,10 @@ async def _ask(adapters: Sequence[Backend]) -> Sequence[Sequence[ModelList]]:
 def _told(name: str, lists: Sequence[ModelList], deployment: Deployment) -> Iterator[Finding]:
     if not lists:
         yield Finding(f"backend {name}", False, "not asked: litellm offers no list of models")
-    wanted = sorted(
-        model.upstream_model or known
-        for known, model in deployment.catalogue.models(deployment.rules).items()
-        if model.backend == name
-    )
+    used = {
+        known: model for known, model in deployment.catalogue.models(deployment.rules).items() if model.backend == name
+    }
+    wanted = sorted({model.upstream_model for model in used.values()})
     for found in lists:
         title = f"backend {name}" + (f" ({found.key})" if found.key else "")
         if found.problem:
@@ -56,6 +56,14 @@ def _told(name: str, lists: Sequence[ModelList], deployment: Deployment) -> Iter
                 ": a name is wrong, or this key may not use it, or it is an alias that the list leaves out"
             )
             yield Finding(title, False, detail)  # it may serve them all the same
+            continue
+        wider = [
+            f"{known} has a context_window of {model.context_window:,} and is served with {window:,} tokens"
+            for known, model in used.items()
+            if (window := found.windows.get(model.upstream_model)) is not None and model.context_window > window
+        ]
+        if wider:
+            yield Finding(title, False, f"answers, but {'; '.join(wider[:TOLD_MODELS])}", TOO_WIDE)
         else:
             key = "; it lists them without a key too, so the key is not tried" if found.is_public else ""
             yield Finding(title, True, f"answers, and has {', '.join(wanted) or 'no model that rules use'}{key}")

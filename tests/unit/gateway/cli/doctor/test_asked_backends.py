@@ -1,5 +1,7 @@
 """What `breakeven doctor --ask` says of each backend, after its list of models."""
 
+import json
+
 import pytest
 
 from gateway.cli.doctor import Finding, examine
@@ -13,7 +15,9 @@ backends:
 """
 RULES = """
 version: 1
-models: {m: {backend: mine, upstream_model: big, context_window: 8192}}
+models:
+  m: {backend: mine, upstream_model: big, context_window: 8192}
+  same: {backend: mine, upstream_model: big, context_window: 2048}
 rules: [{name: all, choose: {from: any}}]
 """
 
@@ -77,3 +81,21 @@ def test_what_is_wrong_with_a_backend_is_said(
     assert not found.is_ok
     assert says in found.detail
     assert (found.fix is not None) is has_fix
+
+
+@pytest.mark.parametrize(
+    ("served", "says"),
+    [
+        (2048, "m has a context_window of 8,192 and is served with 2,048 tokens"),
+        (8192, "answers, and has big"),
+        (None, "answers, and has big"),  # as vLLM says of a LoRA
+    ],
+)
+def test_a_window_wider_than_the_server_was_started_with_is_said(home: Home, served: int | None, says: str) -> None:
+    """As vLLM 0.32.0 lists a model, in part."""
+    listed = {"object": "list", "data": [{"id": "big", "object": "model", "owned_by": "vllm", "max_model_len": served}]}
+    with endpoint(lambda path, _: (200, json.dumps(listed))) as origin:
+        found = told_of_backends(home, f"{origin}/v1", "provider: mine")["backend mine"]
+    assert found.detail.endswith(says)
+    assert found.is_ok is (served != 2048)
+    assert (found.fix is None) is found.is_ok
