@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import pytest
 from _pytest import runner, tmpdir
 from _pytest.capture import CaptureManager
+from _pytest.config import create_terminal_writer
 
 COPIES = get_context("fork")
 Reports: TypeAlias = "Connection[dict[str, Any], dict[str, Any]]"
@@ -104,7 +105,7 @@ def _work(session: pytest.Session, items: Iterator[pytest.Item], tells: Reports)
     capture.stop_global_capturing()
     capture.start_global_capturing()
     config.pluginmanager.unregister(name="terminalreporter")
-    config.pluginmanager.register(Teller(config, tells))
+    config.pluginmanager.register(Teller(config, tells), "terminalreporter")
     try:
         item = next(items, None)
         while item is not None:
@@ -125,6 +126,7 @@ class Teller:
     def __init__(self, config: pytest.Config, tells: Reports) -> None:
         self.config = config
         self.tells = tells
+        self._tw = create_terminal_writer(config)  # what a plugin tells the terminal is captured: pytest-timeout does
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.tells.send({"begins": nodeid})

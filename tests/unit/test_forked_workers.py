@@ -76,3 +76,10 @@ def test_what_ends_it_early_is_told(tmp_path: Path, text: str, arguments: tuple[
     (tmp_path / "test_first.py").write_text("def test_fails(): assert False", encoding="utf-8")
     (tmp_path / "test_last.py").write_text(text, encoding="utf-8")
     assert told in run(tmp_path, *arguments)
+
+
+def test_a_test_that_hangs_is_told_with_where_it_stood(tmp_path: Path) -> None:
+    (tmp_path / "test_hangs.py").write_text("import time\ndef test_hangs(): time.sleep(600)", encoding="utf-8")
+    said = run(tmp_path, "-p", "pytest_timeout", "--timeout", "1")
+    assert "Failed: Timeout (>1.0s) from pytest-timeout." in said
+    assert "def test_hangs(): time.sleep(600)" in said
