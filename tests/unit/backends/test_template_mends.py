@@ -39,6 +39,7 @@ def roles_in(provider: ScriptedProvider) -> list[list[str]]:
     [
         (400, "System message must be at the beginning."),
         (500, "Error: Jinja Exception: System message must be at the beginning."),
+        (500, "System message must be at the beginning."),
     ],
 )
 async def test_a_late_system_message_is_a_users_from_the_first_refusal_on(status: int, message: str) -> None:

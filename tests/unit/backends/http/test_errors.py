@@ -236,6 +236,11 @@ def test_a_request_larger_than_its_limit_of_a_minute_is_asked_elsewhere_and_clos
         "Failed to download image",
         "Invalid base64 value",
         "Cannot use both json_schema and grammar",
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "Only user and assistant roles are supported!",
+        "System role not supported",
+        "System message must be at the beginning.",
+        "No user query found in messages.",
     ],
 )
 def test_a_500_about_the_request_does_not_count_against_the_server(said: str) -> None:
