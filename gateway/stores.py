@@ -1,13 +1,13 @@
 """What the rest of the gateway needs from a database, as protocols and values. Names no technology.
 
-The store of the rules is in rulebook/service.py, the ledger's protocol beside its records (ledger/entry.py),
+The store of the rules is in rulebook/versions.py, the ledger's protocol beside its records (ledger/entry.py),
 the sums that reports read in sums.py.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 from gateway.access.keys import KeyRecord, Role
 from gateway.ledger.entry import Entry, Status
@@ -286,6 +286,30 @@ class BatchBooks(EntryStore, Protocol):
 
     async def batch_cost(self, batch_id: str, *, team: str | None = None) -> BatchCost:
         """Of the batch's stored requests, or of one team's; all zero when there are none."""
+        ...
+
+
+class Explored(NamedTuple):
+    """What a settled request that tried another model than the preferred one cost, and was expected to cost."""
+
+    cost_pico_usd: int | None
+    expected_cost_pico_usd: int | None
+    exploration_pico_usd: int
+    """The part of the expected cost that is beyond the preferred model's."""
+
+    @property
+    def extra_pico_usd(self) -> int:
+        """Actual cost beyond the preferred model's expected cost; the expected difference if the price is unknown."""
+        if self.cost_pico_usd is None or self.expected_cost_pico_usd is None:
+            return self.exploration_pico_usd
+        return max(0, self.cost_pico_usd - (self.expected_cost_pico_usd - self.exploration_pico_usd))
+
+
+class RuleBooks(EntryStore, Protocol):
+    """An EntryStore that also tells what rules explored."""
+
+    def explored(self, rule: str, since_us: int, until_us: int) -> AsyncIterator[Sequence[Explored]]:
+        """Of the requests accepted from `since_us` to before `until_us` and decided by the rule, a part at a time."""
         ...
 
 

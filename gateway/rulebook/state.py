@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gateway.instants import DAY_US
 from gateway.ledger.entry import Decision, Entry
+from gateway.stores import Explored
 
 NO_ROOM = 1 << 62
 """Pico-USD that leave no room under any cap."""
@@ -91,9 +92,7 @@ class ExplorationSpend:
 
 
 def extra_cost_pico_usd(entry: Entry) -> int:
-    """Actual cost beyond the preferred model's expected cost; the expected difference if the price is unknown."""
-    decision = entry.intent.decision
-    if entry.cost is None or decision.expected_cost_pico_usd is None:
-        return decision.exploration_pico_usd
-    preferred = decision.expected_cost_pico_usd - decision.exploration_pico_usd
-    return max(0, entry.cost.total_pico_usd - preferred)
+    """What an entry cost beyond the preferred model; see Explored."""
+    decision, cost = entry.intent.decision, entry.cost
+    total = None if cost is None else cost.total_pico_usd
+    return Explored(total, decision.expected_cost_pico_usd, decision.exploration_pico_usd).extra_pico_usd

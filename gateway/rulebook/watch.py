@@ -5,18 +5,18 @@ Decides nothing: its findings are facts of later decisions. Off the request path
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from gateway.instants import DAY_US, moment_of
+from gateway.instants import DAY_US
 from gateway.ledger.entry import Entry, Status
 from gateway.limits.counters import Counters, CountersDown
 from gateway.routing.quality_target import allowed_loss
 from gateway.routing.rules import Rule
 from gateway.routing.snapshot import Snapshot, request_facts_of
-from gateway.rulebook.state import ExplorationSpend, RuleState, extra_cost_pico_usd
-from gateway.stores import EntryOrder, EntryStore
+from gateway.rulebook.state import ExplorationSpend, RuleState
+from gateway.stores import EntryOrder, RuleBooks
 
 log = logging.getLogger(__name__)
 RECENT_REQUESTS = 2000
@@ -49,7 +49,7 @@ class RuleWatch:
 
     def __init__(
         self,
-        entries: EntryStore,
+        entries: RuleBooks,
         state: RuleState,
         spend: ExplorationSpend,
         snapshot: Callable[[], Snapshot],
@@ -60,27 +60,31 @@ class RuleWatch:
         self._state = state
         self._spend = spend
         self._snapshot = snapshot
-        self._now_us = now_us
         self._counters = counters
+        self._started_us = now_us()
+        self._earlier: dict[str, tuple[int, int]] = {}
 
     async def start(self) -> None:
-        """Reads what capped rules spent today before this process started, and the thresholds."""
-        day, _ = self._spend.own()
-        self._spend.told(day, {rule.name: await self._spent_today(rule) for rule in self._capped()})
-        await self.share()
+        """Reads the thresholds. Capped rules explore nothing until `share` has found what they spent today."""
+        self._spend.not_told(rule.name for rule in self._capped())
         await self.look()
 
     async def share(self) -> None:
-        """Exchanges with other workers what exploration under a cap has cost today. Call it about twice a second."""
+        """Exchanges with other workers what exploration under a cap has cost today. Call it about twice a second. First
+        reads what each rule spent before this process started, so that no start waits for it."""
         capped = self._capped()
         if not capped:
             return
+        for rule in capped:
+            if rule.name not in self._earlier:
+                self._earlier[rule.name] = await self._spent_earlier(rule)
         day, own = self._spend.own()
         try:
             everybodys = await self._counters.share(f"explored:{day}", own)
         except CountersDown:
             self._spend.not_told(rule.name for rule in capped)
         else:
+            self._spend.told(day, {rule: spent for rule, (of, spent) in self._earlier.items() if of == day})
             self._spend.told(day, {rule: spent - own.get(rule, 0) for rule, spent in everybodys.items()})
 
     async def look(self) -> None:
@@ -104,29 +108,25 @@ class RuleWatch:
         """Predictions of different classifiers are not comparable, so only traffic of the current one counts."""
         recent = [
             request_facts_of(entry.intent)
-            async for page in self._pages(RuleEntries(rule.name), RECENT_REQUESTS)
-            for entry in page
+            for entry in await self._recent(rule)
             if entry.intent.decision.classifier_version == snapshot.classifier_version
         ]
         return await asyncio.to_thread(allowed_loss, recent, rule, snapshot)
 
-    async def _spent_today(self, rule: Rule) -> int:
-        midnight = moment_of(self._now_us() // DAY_US * DAY_US)
-        return sum(
-            [
-                extra_cost_pico_usd(entry)
-                async for page in self._pages(RuleEntries(rule.name, since=midnight))
-                for entry in page
-                if entry.intent.decision.exploration_pico_usd
-            ]
-        )
-
-    async def _pages(self, wanted: RuleEntries, most: int | None = None) -> AsyncIterator[Sequence[Entry]]:
-        seen = 0
-        while most is None or seen < most:
+    async def _recent(self, rule: Rule) -> list[Entry]:
+        """The rule's newest requests, at most RECENT_REQUESTS, a page at a time so that others proceed in between."""
+        found, wanted = list[Entry](), RuleEntries(rule.name)
+        while len(found) < RECENT_REQUESTS:
             page = await self._entries.find(wanted)
-            yield page
-            seen += len(page)
+            found += page
             if len(page) < wanted.limit:
-                return
+                break
             wanted = replace(wanted, before=page[-1].intent.request_id)
+        return found
+
+    async def _spent_earlier(self, rule: Rule) -> tuple[int, int]:
+        """The day of this process's start, and what the rule had spent of it by then. What this process spends is not
+        read, but counted as it settles."""
+        day = self._started_us // DAY_US
+        parts = self._entries.explored(rule.name, day * DAY_US, self._started_us)
+        return day, sum([one.extra_pico_usd async for some in parts for one in some])

@@ -34,7 +34,7 @@ from gateway.rulebook.watch import RuleWatch
 from gateway.storage.redis.client import CONNECTIONS, connect_bytes
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
 from gateway.storage.redis.scripts import KEEP_MS
-from gateway.stores import Correction, EntryWanted
+from gateway.stores import Correction, EntryWanted, Explored
 from tests.builders import make_snapshot
 from tests.faults.budget_worker import ACCOUNT, NANO, NOW_US, Worker
 from tests.redis_server import RedisServer
@@ -374,7 +374,7 @@ def test_a_lost_connection_is_an_outage_under_uvloop_too() -> None:
 
 
 class NoEntries:
-    """An EntryStore of books in which nothing was explored yet."""
+    """RuleBooks in which nothing was explored yet."""
 
     async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
         return []
@@ -384,6 +384,9 @@ class NoEntries:
 
     async def corrections(self, request_ids: Sequence[str]) -> Mapping[str, Sequence[Correction]]:
         raise NotImplementedError
+
+    async def explored(self, rule: str, since_us: int, until_us: int) -> AsyncIterator[Sequence[Explored]]:
+        yield []
 
 
 class Explorer:
@@ -415,6 +418,7 @@ async def test_exploration_has_one_days_money_for_all_workers_and_none_while_nob
     assert two.state.explored_pico_usd == {"r": 800}
     again = Explorer(server, "one")  # killed, and nothing of it is in the database yet
     await again.watch.start()
+    await again.watch.share()
     assert again.state.explored_pico_usd == {"r": 800}
     server.flush()
     for worker in (again, two, again):

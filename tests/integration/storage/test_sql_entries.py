@@ -13,14 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.instants import HOUR_US
 from gateway.instants import microseconds as us
-from gateway.ledger.entry import Entry, Status
+from gateway.ledger.entry import Cost, Entry, Status
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.entries import MOST_HOURS, SqlEntries
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables.books import daily, entries, hourly
-from gateway.stores import Adjustment, BatchCost, EntryOrder, EntryStore
+from gateway.stores import Adjustment, BatchCost, EntryOrder, EntryStore, Explored
 from tests.integration.storage.booked import START, Wanted
-from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
+from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_intent, request_id
 
 pytestmark = pytest.mark.integration
 
@@ -221,3 +221,28 @@ async def test_the_requests_of_a_batch_are_found_in_every_order_and_come_back_wi
         mine = await store.find(Wanted(batch_id="batch_a", team="ads", order=order, limit=500))
         assert {one.intent.team for one in mine} == {"ads"}
         assert await store.find(Wanted(batch_id="batch_b", order=order)) == []
+
+
+async def test_what_a_rule_explored_is_read_of_its_requests_and_its_period_alone(engine: AsyncEngine) -> None:
+    def explored(number: int, rule: str, exploration: int, cost: Cost | None) -> Entry:
+        decision = make_decision(rule=rule, expected_cost_pico_usd=70, exploration_pico_usd=exploration)
+        accepted_at_us = us(START) + number * HOUR_US
+        intent = make_intent(number, accepted_at_us=accepted_at_us, decision=decision)
+        return make_entry(number, intent=intent, cost=cost)
+
+    cost = Cost(input_pico_usd=40, output_pico_usd=50, list_pico_usd=1000)
+    await SqlLedger(engine).insert(
+        [
+            explored(1, "tries", 20, cost),
+            explored(2, "tries", 20, cost),
+            explored(3, "tries", 0, cost),
+            explored(4, "other", 20, cost),
+            explored(5, "tries", 30, None),
+            explored(6, "tries", 20, cost),
+        ]
+    )
+    since_us, until_us = us(START) + 2 * HOUR_US, us(START) + 6 * HOUR_US
+    found = [one async for some in SqlEntries(engine).explored("tries", since_us, until_us) for one in some]
+    found.sort(key=lambda one: one.exploration_pico_usd)
+    assert found == [Explored(90, 70, 20), Explored(None, 70, 30)]
+    assert [one.extra_pico_usd for one in found] == [40, 30]

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 import pytest
@@ -8,9 +8,9 @@ from gateway.ledger.entry import Cost, Entry
 from gateway.limits.local_counters import LocalCounters
 from gateway.routing.rules import AUTO
 from gateway.routing.snapshot import Snapshot
-from gateway.rulebook.state import ExplorationSpend, RuleState
+from gateway.rulebook.state import NO_ROOM, ExplorationSpend, RuleState
 from gateway.rulebook.watch import PAGE, RECENT_REQUESTS, RuleWatch
-from gateway.stores import Correction, EntryWanted
+from gateway.stores import Correction, EntryWanted, Explored
 from tests.builders import make_candidate, make_facts, make_prices, make_snapshot
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_intent
 
@@ -26,13 +26,18 @@ class Books:
 
     async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
         found = [one for one in reversed(self.entries) if one.intent.decision.rule == wanted.rule]
-        if wanted.since is not None:
-            since_us = wanted.since.timestamp() * 1e6
-            found = [one for one in found if one.intent.accepted_at_us >= since_us]
         if wanted.before is not None:
             found = [one for one in found if one.intent.request_id < wanted.before]
         self.read += len(found[: wanted.limit])
         return found[: wanted.limit]
+
+    async def explored(self, rule: str, since_us: int, until_us: int) -> AsyncIterator[Sequence[Explored]]:
+        for one in self.entries:
+            self.read += 1
+            decision, cost = one.intent.decision, one.cost
+            if decision.rule == rule and since_us <= one.intent.accepted_at_us < until_us and cost is not None:
+                expected, explored = decision.expected_cost_pico_usd, decision.exploration_pico_usd
+                yield [Explored(cost.total_pico_usd, expected, explored)]
 
     async def get(self, request_id: str) -> Entry | None:
         raise NotImplementedError
@@ -53,10 +58,10 @@ def routed(number: int, *, classifier: str = "classifier-1", **decision: object)
     return msgspec.structs.replace(entry, cost=Cost(output_pico_usd=300_000_000))
 
 
-def watch_of(books: Books, snapshot: Snapshot) -> tuple[RuleWatch, RuleState]:
+def watch_of(books: Books, snapshot: Snapshot, *, started_us: int = TODAY_US) -> tuple[RuleWatch, RuleState]:
     state = RuleState()
-    spend = ExplorationSpend(state, lambda: TODAY_US)
-    return RuleWatch(books, state, spend, lambda: snapshot, lambda: TODAY_US, LocalCounters()), state
+    spend = ExplorationSpend(state, lambda: started_us)
+    return RuleWatch(books, state, spend, lambda: snapshot, lambda: started_us, LocalCounters()), state
 
 
 async def test_a_threshold_comes_from_the_newest_traffic_of_the_rule() -> None:
@@ -84,11 +89,11 @@ async def test_books_are_not_read_for_rules_without_a_target_or_a_cap() -> None:
     assert (books.read, state) == (0, RuleState())
 
 
-async def test_after_a_restart_todays_money_is_still_spent() -> None:
+async def test_after_a_restart_todays_money_is_still_spent_and_none_goes_out_before_that_is_known() -> None:
     snapshot = snapshot_of("{from: any, explore: 0.1, explore_usd_per_day: 1}")
     explored = [
         routed(number, expected_cost_pico_usd=250_000_000, exploration_pico_usd=100_000_000)
-        for number in range(1, PAGE + 11)
+        for number in range(1, PAGE + 21)
     ]
     books = Books(
         [
@@ -98,6 +103,28 @@ async def test_after_a_restart_todays_money_is_still_spent() -> None:
             for number, one in enumerate(explored)
         ]
     )
-    watch, state = watch_of(books, snapshot)
+    watch, state = watch_of(books, snapshot, started_us=TODAY_US + PAGE)
     await watch.start()
-    assert state.explored_pico_usd == {"default": PAGE * 150_000_000}, "ten of them are yesterday's"
+    assert (books.read, state.explored_pico_usd) == (0, {"default": NO_ROOM}), "no start waits for a day's requests"
+    await watch.share()
+    assert state.explored_pico_usd == {"default": PAGE * 150_000_000}, "ten are yesterday's, ten came after the start"
+    books.entries.clear()
+    await watch.share()
+    assert state.explored_pico_usd == {"default": PAGE * 150_000_000}, "read once"
+
+
+async def test_a_rule_that_gets_a_cap_while_serving_has_spent_what_it_had_before() -> None:
+    snapshots = [snapshot_of("{from: any, explore: 0.1}")]
+    books = Books([routed(1, expected_cost_pico_usd=250_000_000, exploration_pico_usd=100_000_000)])
+    books.entries[0] = msgspec.structs.replace(
+        books.entries[0], intent=msgspec.structs.replace(books.entries[0].intent, accepted_at_us=TODAY_US)
+    )
+    state = RuleState()
+    spend = ExplorationSpend(state, lambda: TODAY_US + 1)
+    watch = RuleWatch(books, state, spend, lambda: snapshots[-1], lambda: TODAY_US + 1, LocalCounters())
+    await watch.start()
+    await watch.share()
+    assert state.explored_pico_usd == {}
+    snapshots.append(snapshot_of("{from: any, explore: 0.1, explore_usd_per_day: 1}"))
+    await watch.share()
+    assert state.explored_pico_usd == {"default": 150_000_000}
