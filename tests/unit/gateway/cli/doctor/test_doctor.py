@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import sqlite3
 from pathlib import Path
@@ -249,6 +250,10 @@ def test_a_redis_that_may_drop_what_budgets_need_is_a_finding(home: Home, tmp_pa
             assert is_fine or f"(`maxmemory-policy {policy}`): set `maxmemory-policy volatile-lru`" in check.detail
         asyncio.run(_told(server.url, full, ("ACL", "SETUSER", "default", "-info")))
         assert "run the 'info' command" in found(home)["redis"].detail, "every worker would be refused"
+        asyncio.run(_told(server.url, ("ACL", "SETUSER", "default", "+info", "resetkeys", "~{breakeven}:doctor")))
+        check = found(home)["redis"]
+        assert not check.is_ok, "scripts that count use keys that they were not called with"
+        assert re.search("access (at least one of the keys|a key)", check.detail), check.detail
 
 
 def test_a_deployment_without_the_bundled_engine_does_not_need_its_packages(
