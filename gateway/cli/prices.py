@@ -190,7 +190,7 @@ def differences(source: str, provider: str | None, directory: Path | None) -> tu
     if provider is not None and provider not in imported:
         raise ConfigurationError(f"{source} has no prices of {provider!r}; it has {', '.join(sorted(imported))}")
     chosen = {name: models for name, models in imported.items() if provider in (None, name)}
-    return files, compare(files, chosen)
+    return files, compare(files, chosen, at_us=now_us())
 
 
 def current_files(directory: Path | None) -> list[ProviderPrices]:

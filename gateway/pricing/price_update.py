@@ -45,23 +45,27 @@ class Change:
         return self.kind in (Kind.added, Kind.changed)
 
 
-def compare(files: Iterable[ProviderPrices], source: Mapping[str, Mapping[str, ModelPrices]]) -> list[Change]:
-    """Differences between `source` and the last record of each model, for the providers that it knows."""
+def compare(
+    files: Iterable[ProviderPrices], source: Mapping[str, Mapping[str, ModelPrices]], *, at_us: int
+) -> list[Change]:
+    """Differences between `source` and each model's record in force at `at_us`, for the providers that it knows."""
     known = {file.provider: file for file in files}
     return [
         change
         for provider, models in sorted(source.items())
-        for change in compare_provider(provider, known.get(provider), models)
+        for change in compare_provider(provider, known.get(provider), models, at_us)
     ]
 
 
-def compare_provider(provider: str, file: ProviderPrices | None, models: Mapping[str, ModelPrices]) -> Iterator[Change]:
+def compare_provider(
+    provider: str, file: ProviderPrices | None, models: Mapping[str, ModelPrices], at_us: int
+) -> Iterator[Change]:
     records = {record.model: record for record in file.models} if file else {}
     names = {name: record for record in records.values() for name in (record.model, *record.aliases)}
     tiers, classes = told_by(models.values())
     for model in sorted({*records, *models}):
         record, after = names.get(model), models.get(model)
-        before = record.history[-1] if record else None
+        before = in_force(record, at_us) if record else None
         if before is not None and after is not None:
             after = with_untold(before, after, tiers, classes)
         if before is None:
@@ -71,6 +75,11 @@ def compare_provider(provider: str, file: ProviderPrices | None, models: Mapping
         elif not charges_alike(before, after):
             kind = Kind.settled if before.note.startswith(SETTLED) else Kind.changed
             yield Change(kind, provider, model, before, after)
+
+
+def in_force(record: ModelRecord, at_us: int) -> ModelPrices:
+    """The record's prices at `at_us`, not those announced for later; its first if none has begun."""
+    return next((prices for prices in reversed(record.history) if prices.from_us <= at_us), record.history[0])
 
 
 def told_by(source: Iterable[ModelPrices]) -> tuple[set[str], set[str]]:
@@ -127,9 +136,9 @@ def append(
 ) -> list[ProviderPrices]:
     """The files that change, with one record appended for each added or changed model.
 
-    A changed price starts on `as_of_us`, or on the source's own date if that is later than the last record; undated
-    prices of the source carry `undated_us`. Raises ValueError if that would be no later than the last record: prices
-    are never rewritten.
+    A changed price starts on `as_of_us`, or on the source's own date if that is later than the record in force; undated
+    prices of the source carry `undated_us`. It ends where one begins that was announced. Raises ValueError if there is
+    a record of that day, or of a later one in force: prices are never rewritten.
     """
     known = {file.provider: file for file in files}
     written = [change for change in changes if change.is_written]
@@ -160,14 +169,15 @@ def with_changes(file: ProviderPrices, changes: Mapping[str, Change], as_of_us: 
 
 
 def appended(record: ModelRecord, after: ModelPrices, as_of_us: int, undated_us: int) -> ModelRecord:
-    last = record.history[-1]
+    last = in_force(record, as_of_us)
     is_dated = after.from_us != undated_us and after.from_us > last.from_us
     dated = after if is_dated else replace(after, from_us=as_of_us)
-    if dated.from_us <= last.from_us:
+    if dated.from_us <= last.from_us or any(prices.from_us == dated.from_us for prices in record.history):
         raise ValueError(
-            f"{record.model} already has a price from {last.from_date}: prices are appended, not rewritten"
+            f"{record.model} already has a price from {max(last.from_date, dated.from_date)}: prices are appended, not "
+            "rewritten"
         )
-    return replace(record, history=(*record.history, dated))
+    return replace(record, history=tuple(sorted((*record.history, dated), key=lambda prices: prices.from_us)))
 
 
 def describe(change: Change) -> list[str]:

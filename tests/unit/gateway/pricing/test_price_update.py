@@ -14,7 +14,7 @@ FILE = make_file(ModelRecord("large", (OLD,), ("large-0601",)), ModelRecord("old
 
 
 def updated(*sources: tuple[str, object]) -> ProviderPrices:
-    changes = compare([FILE], {"acme": dict(sources)})  # pyright: ignore[reportArgumentType]
+    changes = compare([FILE], {"acme": dict(sources)}, at_us=TODAY)  # pyright: ignore[reportArgumentType]
     (file,) = append([FILE], changes, as_of_us=TODAY, undated_us=DEC)
     return file
 
@@ -22,7 +22,7 @@ def updated(*sources: tuple[str, object]) -> ProviderPrices:
 def test_every_kind_of_difference_is_told() -> None:
     settled = replace(OLD, note="Settled: by hand")
     file = make_file(ModelRecord("a", (OLD,)), ModelRecord("b", (OLD,)), ModelRecord("c", (settled,)))
-    changes = compare([file], {"acme": {"a": NEW, "c": NEW, "d": NEW}, "other": {"e": NEW}})
+    changes = compare([file], {"acme": {"a": NEW, "c": NEW, "d": NEW}, "other": {"e": NEW}}, at_us=TODAY)
     assert [(change.kind, change.provider, change.model) for change in changes] == [
         (Kind.changed, "acme", "a"),
         (Kind.missing, "acme", "b"),
@@ -35,14 +35,15 @@ def test_every_kind_of_difference_is_told() -> None:
 
 def test_another_date_and_source_is_no_difference() -> None:
     same = replace(OLD, from_us=DEC, source="elsewhere")
-    assert [c.model for c in compare([FILE], {"acme": {"large-0601": same}}) if c.kind is not Kind.missing] == []
+    changes = compare([FILE], {"acme": {"large-0601": same}}, at_us=TODAY)
+    assert {change.kind for change in changes} == {Kind.missing}
 
 
 def test_a_class_that_costs_what_it_would_without_a_price_is_no_difference() -> None:
     told = Rates(2_000_000, 4_000_000, cached_input=2_000_000, reasoning=4_000_000)
     services = {"batch": Service(ladder=Ladder(told))}
     file = make_file(ModelRecord("large", (replace(OLD, services={"batch": Service(ladder=OLD.ladder)}),)))
-    assert compare([file], {"acme": {"large": make_prices(told, services=services)}}) == []
+    assert compare([file], {"acme": {"large": make_prices(told, services=services)}}, at_us=TODAY) == []
 
 
 def test_what_a_source_tells_of_no_model_stays() -> None:
@@ -55,7 +56,7 @@ def test_what_a_source_tells_of_no_model_stays() -> None:
 
     def found(ladder: Ladder) -> ModelPrices | None:
         source = {"large": replace(NEW, ladder=ladder), "other": replace(NEW, services={"flex": Service()})}
-        return compare([make_file(ModelRecord("large", (before,)))], {"acme": source})[0].after
+        return compare([make_file(ModelRecord("large", (before,)))], {"acme": source}, at_us=TODAY)[0].after
 
     assert found(told) == replace(
         NEW, ladder=Ladder(known[0], (Step(200, known[1]), Step(300, dear))), services={"us": services["us"]}
@@ -81,13 +82,27 @@ def test_a_price_that_the_source_dates_keeps_its_date() -> None:
 
 def test_a_record_of_the_same_day_is_not_rewritten() -> None:
     file = make_file(ModelRecord("large", (replace(OLD, from_us=TODAY),)))
-    changes = compare([file], {"acme": {"large": NEW}})
+    changes = compare([file], {"acme": {"large": NEW}}, at_us=TODAY)
     with pytest.raises(ValueError, match="large already has a price from 2026-12-15"):
         append([file], changes, as_of_us=TODAY, undated_us=DEC)
 
 
+def test_a_price_that_was_announced_for_later_is_none_of_today() -> None:
+    """An import before that day compared with it, and could neither agree nor append."""
+    announced = make_prices(Rates(3_000_000, 4_000_000), from_us=NEXT)
+    file = make_file(ModelRecord("large", (OLD, announced)))
+    assert compare([file], {"acme": {"large": OLD}}, at_us=TODAY) == []
+    changes = compare([file], {"acme": {"large": NEW}}, at_us=TODAY)
+    (written,) = append([file], changes, as_of_us=TODAY, undated_us=DEC)
+    assert written.models[0].history == (OLD, replace(NEW, from_us=TODAY), announced)
+    changes = compare([file], {"acme": {"large": replace(NEW, from_us=NEXT)}}, at_us=TODAY)
+    with pytest.raises(ValueError, match="large already has a price from 2026-12-20"):
+        append([file], changes, as_of_us=TODAY, undated_us=DEC)
+    (change,) = compare([file], {"acme": {"large": OLD}}, at_us=NEXT)
+    assert change.before == announced
+
+
 def test_the_difference_in_words() -> None:
-    (change,) = compare(
-        [make_file(ModelRecord("a", (OLD,)))], {"acme": {"a": replace(NEW, services={"flex": Service()})}}
-    )
+    source = {"acme": {"a": replace(NEW, services={"flex": Service()})}}
+    (change,) = compare([make_file(ModelRecord("a", (OLD,)))], source, at_us=TODAY)
     assert describe(change) == ["flex multiplier none -> 1", "input 2 -> 1"]
