@@ -1,14 +1,17 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from backends.usage import Usage
 from gateway.config.price_files import SHIPPED, load_overrides, load_price_book, load_prices
 from gateway.errors import ConfigurationError
+from gateway.instants import DAY_US
 from gateway.money import parse_usd
 from gateway.pricing.catalogue import Rates
 from gateway.pricing.price import price, unit_rates
 from gateway.pricing.price_yaml import format_prices
+from tests.unit.gateway.pricing.builders import at
 
 NOVEMBER_2026_US = 1_794_000_000_000_000
 DECEMBER_2026_US = 1_797_000_000_000_000
@@ -41,6 +44,42 @@ def test_xai_charges_twice_in_its_priority_tier() -> None:
     assert prices is not None
     usage = Usage(1528, output_tokens=182, reasoning_tokens=173, service_tier="priority")
     assert price(usage, prices).total_pico_usd == 82_960_000 * 100
+
+
+@pytest.mark.parametrize(("tokens", "usd"), [(199_999, "0.400598"), (200_000, "0.8012")])
+def test_xai_charges_more_from_a_prompt_that_reaches_200_000_tokens(tokens: int, usd: str) -> None:
+    """By docs.x.ai, as anomalyco/opencode#42919 and pydantic/genai-prices#586 quote it, and litellm 1.110.2's code."""
+    prices = load_price_book(providers=["xai"]).lookup("xai", "grok-4.6", NOVEMBER_2026_US)
+    assert prices is not None
+    assert price(Usage(tokens, output_tokens=100), prices).total_pico_usd == parse_usd(usd)
+
+
+@pytest.mark.parametrize(
+    ("model", "last_day", "usd"),
+    [
+        ("gemini-4-argon", "2026-11-30", "0.3"),
+        ("gemini-3.8-flash", "2026-12-31", "0.1125"),
+        ("gemini-flash-latest", "2026-12-31", "0.1125"),
+        ("gemini-3.7-flash", "2026-12-31", "0.1125"),
+        ("gemini-3.6-flash", "2026-12-31", "0.1125"),
+        ("gemini-3.8-flash-tts", "2026-12-31", "0.14"),
+        ("gemini-3.8-flash-lite-tts", "2026-12-31", "0.11"),
+        ("gemini-robotics-er-2-preview", "2026-12-31", "0.15"),
+        ("gemini-robotics-er-2-streaming-preview", "2026-12-31", "0.15"),
+    ],
+)
+def test_introductory_prices_end_when_google_says_so(model: str, last_day: str, usd: str) -> None:
+    """Twice as much for everything, in every tier, from the day after (genai-prices 0.2.3, and Google's page)."""
+    book, usage = load_price_book(providers=["gemini"]), Usage(100_000, output_tokens=10_000)
+    begins = at(last_day) + DAY_US
+    intro, later = book.lookup("gemini", model, begins - 1), book.lookup("gemini", model, begins)
+    assert intro is not None
+    assert later is not None
+    assert price(usage, intro).total_pico_usd == parse_usd(usd)
+    assert intro.services.keys() == later.services.keys()
+    for tier in (None, *intro.services):
+        asked = msgspec.structs.replace(usage, cached_input_tokens=30_000, service_tier=tier)
+        assert price(asked, later).total_pico_usd == 2 * price(asked, intro).total_pico_usd
 
 
 def test_gemini_charges_more_for_cached_audio_than_for_cached_text() -> None:
