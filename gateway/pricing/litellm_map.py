@@ -40,6 +40,8 @@ BY_THE_PIECE = {
 }
 """By mode: the unit that may be billed, and the map's fields for its price. A model that also has token prices is
 billed by those: the unit price is then only the provider's estimate of what they amount to."""
+REACHING = frozenset({"xai"})
+"""Providers whose price for long prompts begins at the threshold itself, not above it."""
 MODES = ("chat", "responses", "embedding", *BY_THE_PIECE, "moderation")
 FREE_MODES = ("moderation",)
 """Modes in which a price of zero is real: their providers say that they charge nothing."""
@@ -162,7 +164,7 @@ def surcharges_of(fields: Fields) -> dict[str, Service]:
 
 
 def by_table(fields: Fields) -> dict[tuple[str, int], Classes]:
-    """Rates in pico-USD by (service suffix, threshold in tokens)."""
+    """Rates in pico-USD by (service suffix, the most tokens that cost less)."""
     tables: dict[tuple[str, int], Classes] = {}
     for key, value in fields.items():
         match = FIELD.fullmatch(key)
@@ -172,7 +174,8 @@ def by_table(fields: Fields) -> dict[tuple[str, int], Classes]:
         name = CLASSES[match["name"]]
         # A zero beside a price means "not billed separately", our None: the class then costs as its plain class does.
         if pico or name in ("input", "output"):
-            table = tables.setdefault((match["service"] or "", int(match["above"] or 0) * 1000), {})
+            above = int(match["above"]) * 1000 - (fields.get("litellm_provider") in REACHING) if match["above"] else 0
+            table = tables.setdefault((match["service"] or "", above), {})
             table[name] = pico
     return tables
 

@@ -49,6 +49,12 @@ def test_a_step_keeps_the_base_price_of_what_it_leaves_out() -> None:
     assert prices.ladder.steps == (Step(200_000, Rates(5_000_000, 10_000_000, 1_000_000)),)
 
 
+def test_a_step_of_xai_begins_at_its_threshold() -> None:
+    """Its page bills the higher price once a prompt reaches 200,000 tokens; litellm's own function does the same."""
+    (prices,) = parse(litellm_provider="xai", input_cost_per_token_above_200k_tokens=5e-06)["xai"].values()
+    assert [step.above_input_tokens for step in prices.ladder.steps] == [199_999]
+
+
 def test_a_service_is_a_multiplier_where_all_classes_agree_and_a_list_where_not() -> None:
     assert one(input_cost_per_token_batches=1.25e-06, output_cost_per_token_batches=5e-06).services == {
         "batch": Service(Fraction(1, 2))
