@@ -1,5 +1,6 @@
 """The composition root: the one place that names concrete stores, backends and classifiers and puts them together."""
 
+import logging
 import random
 import time
 from collections.abc import Callable
@@ -19,7 +20,9 @@ from gateway.composition.notices import open_notices
 from gateway.composition.running import Gateway, stop_process
 from gateway.composition.sharing import Sharing, open_sharing
 from gateway.composition.watching import open_watching
+from gateway.config.home import Home
 from gateway.config.settings import LOCAL_BACKEND, ShadowSettings
+from gateway.errors import StateError
 from gateway.kept_answers.body_keeper import BodyKeeper
 from gateway.kept_answers.idempotency import Idempotency
 from gateway.kept_answers.kept_conversations import KeptConversations
@@ -52,6 +55,7 @@ from gateway.rulebook.watch import RuleWatch
 from gateway.storage.database import migrate_engine, open_database
 from gateway.storage.later_work import LaterWork
 from gateway.storage.pepper import require_pepper
+from gateway.storage.sql.classifier import SqlClassifier
 from gateway.storage.sql.stores import SqlStores, open_stores
 from gateway.stores import FeedbackStore
 from gateway.telemetry.fleet_metrics import FleetRegistry
@@ -61,6 +65,8 @@ from gateway.upstreams.load import Upstreams
 from gateway.upstreams.shared_prefixes import SharedWarmPrefixes
 from gateway.upstreams.starting import Starting
 from gateway.upstreams.warm_prefixes import MemoryWarmPrefixes, WarmPrefixes
+
+log = logging.getLogger(__name__)
 
 
 async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
@@ -73,12 +79,21 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
         opened.push_async_callback(database.dispose)
         await migrate_engine(database)
         await require_pepper(database, deployment.home)
+        await _renew_copies(deployment.home, database)
         claim, journal = open_journal(deployment.home.journal_directory, on_failure=stop_process)
         opened.callback(claim.release)
         opened.push_async_callback(journal.aclose)
         gateway = _put_together(deployment, database, claim, journal, workers=workers)
         opened.pop_all()
     return gateway
+
+
+async def _renew_copies(home: Home, database: AsyncEngine) -> None:
+    """Brings this home's copies of what was learned and promoted up to what the database has, damaged ones too."""
+    try:
+        await SharedVersions(ClassifierVersions(home.classifier_directory), SqlClassifier(database)).follow()
+    except (OSError, StateError) as error:
+        log.warning("the classifier in force is looked for in this home alone: %s", error)
 
 
 def _put_together(

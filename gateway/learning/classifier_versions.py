@@ -106,6 +106,14 @@ class ClassifierVersions:
         """Whether this home has a whole copy."""
         return _is_whole(self._directory / "artefacts" / artefact)
 
+    def has_correction(self, name: str) -> bool:
+        """Whether this home has a copy that can be read."""
+        try:
+            self.correction(name)
+        except StateError:
+            return False
+        return True
+
     def keep_artefact(self, name: str, files: Mapping[str, bytes]) -> None:
         """Stores an artefact from elsewhere. Raises StateError if it is not that one, or not whole."""
         with tempfile.TemporaryDirectory(dir=_made(self._directory), prefix="fetched-") as folder:

@@ -27,10 +27,11 @@ class SharedVersions:
     async def follow(self) -> bool:
         """Takes over what was chosen or learned elsewhere; whether another classifier is in force now."""
         newest = await self._store.newest()
-        if newest == self._seen and newest:
-            return False
         if not newest:
+            self._seen = 0  # also if something was shared before: the database may be an older copy
             await self._share_own()
+            return False
+        if newest == self._seen:
             return False
         history = await self._history(newest)
         await self._fetch(history[-1].artefact)
@@ -89,9 +90,11 @@ class SharedVersions:
         history = self._versions.history()
         if len(history) < 2:
             return
+        self._versions.require(history[-1])
         for correction in self._versions.corrections():
-            await self.learned(correction)
-        for artefact in {one.artefact for one in history}:
+            if self._versions.has_correction(correction):
+                await self.learned(correction)
+        for artefact in filter(self._versions.has, {one.artefact for one in history}):
             await self._store.keep(self._versions.files(artefact=artefact))
         try:
             await self._choose(history, "classifier.share", "gateway", history[-1].at_us)
@@ -100,7 +103,9 @@ class SharedVersions:
 
     async def _fetch(self, artefact: str) -> None:
         """All corrections, which past decisions refer to, and the artefact."""
-        own = {f"corrections/{name}.json" for name in self._versions.corrections()}
+        own = {
+            f"corrections/{name}.json" for name in self._versions.corrections() if self._versions.has_correction(name)
+        }
         wanted = [path for path in await self._store.paths() if path.startswith("corrections/") and path not in own]
         self._versions.keep(await self._store.read(wanted))
         if artefact != SHIPPED and not self._versions.has(artefact):

@@ -6,6 +6,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
+from classifier.load import SHIPPED as SHIPPED_FOLDER
 from classifier.online.correction import Correction
 from gateway.cli.demo.month import write_demo_month
 from gateway.composition.deployment import load_deployment
@@ -64,3 +67,24 @@ async def test_a_choice_of_another_replica_that_cannot_be_used_changes_nothing_a
         assert gateway.pipeline.snapshot.classifier_version == before
     finally:
         await gateway.stop()
+
+
+@pytest.mark.parametrize(
+    "damaged", ["active.json", "corrections/{correction}.json", "artefacts/{artefact}/weights.bin"]
+)
+async def test_a_home_whose_copy_is_damaged_is_given_the_databases_at_its_start(tmp_path: Path, damaged: str) -> None:
+    month = await write_demo_month(Home(tmp_path), now=datetime(2026, 11, 20, 12, tzinfo=UTC), requests=5)
+    assert month is not None
+    before = await open_gateway(load_deployment(month.home, environ={}))
+    await before.start()
+    artefact = before.versions.add_artefact(SHIPPED_FOLDER)
+    correction = before.versions.add_correction(Correction({"some-model": (-1.0, 0.0)}), {})
+    await before.shared_versions.activate(Active(artefact, correction, "test", 1), author="test")
+    await before.stop()
+    folder = month.home.classifier_directory
+    (folder / damaged.format(artefact=artefact, correction=correction)).write_text("[{")
+    after = await open_gateway(load_deployment(month.home, environ={}))
+    try:
+        assert after.classifier.version.endswith(f"+{correction}")
+    finally:
+        await after.stop()

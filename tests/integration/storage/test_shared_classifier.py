@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from classifier.load import SHIPPED as SHIPPED_FOLDER
@@ -16,7 +16,7 @@ from gateway.learning.shared_versions import SharedVersions
 from gateway.storage.database import writing
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.classifier import SqlClassifier
-from gateway.storage.tables.administration import classifier_files
+from gateway.storage.tables.administration import classifier_choices, classifier_files
 
 pytestmark = pytest.mark.integration
 
@@ -129,3 +129,55 @@ async def test_what_a_home_had_before_anything_was_shared_is_shared_by_the_first
     assert not await one.shared.follow()
     assert await two.shared.follow()
     assert two.versions.history() == one.versions.history() == kept
+
+
+async def test_what_a_database_of_before_lacks_is_shared_again_by_those_who_run(
+    pair: tuple[Replica, Replica], engine: AsyncEngine
+) -> None:
+    one, two = pair
+    name = await one.learn(0.5)
+    await one.shared.activate(Active(SHIPPED, name, "tested", 1), author="ann")
+    async with writing(engine) as connection:
+        for table in (classifier_choices, classifier_files):
+            await connection.execute(delete(table))
+    assert not await one.shared.follow()
+    assert await two.shared.follow()
+    assert two.versions.history() == one.versions.history() == [Active(), Active(SHIPPED, name, "tested", 1)]
+
+
+async def test_what_a_home_has_damaged_or_not_at_all_is_not_shared_and_keeps_nothing_else_back(
+    pair: tuple[Replica, Replica],
+) -> None:
+    one, two = pair
+    good, bad = (one.versions.add_correction(Correction({"a": (level, 0.0)}), {}) for level in (0.5, -0.5))
+    (one.home / "corrections" / f"{bad}.json").write_text("{")
+    gone = Active("0" * 16, None, "its folder was deleted since", 1)
+    history = [Active(), gone, Active(SHIPPED, good, "before", 2)]
+    one.versions.replace(history)
+    await one.shared.follow()
+    assert await two.shared.follow()
+    assert (two.versions.history(), two.versions.corrections()) == (history, [good])
+
+
+async def test_a_choice_that_the_first_home_cannot_load_itself_is_shared_with_nobody(
+    pair: tuple[Replica, Replica],
+) -> None:
+    one, two = pair
+    name = one.versions.add_correction(Correction({"a": (0.5, 0.0)}), {})
+    one.versions.replace([Active(), Active(SHIPPED, name, "before", 1)])
+    (one.home / "corrections" / f"{name}.json").write_text("{")
+    with pytest.raises(StateError, match=f"no usable correction {name}"):
+        await one.shared.follow()
+    assert not await two.shared.follow()
+
+
+async def test_a_correction_that_was_damaged_in_a_home_is_fetched_again(pair: tuple[Replica, Replica]) -> None:
+    one, two = pair
+    first, second = await one.learn(0.5), await one.learn(-0.5)
+    await one.shared.activate(Active(SHIPPED, first, "", 1), author="ann")
+    await two.shared.follow()
+    for name in (first, second):
+        (two.home / "corrections" / f"{name}.json").write_text("{")
+    await one.shared.activate(Active(SHIPPED, second, "", 2), author="ann")
+    assert await two.shared.follow()
+    assert [two.versions.correction(name).shifts["a"][0] for name in (first, second)] == [0.5, -0.5]
