@@ -30,7 +30,7 @@ from gateway.routing.refusals import (
     refusal,
     refusal_without_candidates,
 )
-from gateway.routing.rules import AUTO, CASCADED, EMBEDDINGS, RERANK, SPECIALTIES, Cascade, Rule, Verify, When
+from gateway.routing.rules import AUTO, CASCADED, EMBEDDINGS, READ_APART, SPECIALTIES, Cascade, Rule, Verify, When
 from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 
 DIRECT = "(direct)"
@@ -197,7 +197,7 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
         rejected = f"{LACKS} {request.operation}: {other_use(specialty)}"
     elif not candidate.supports.issuperset(facts.needs):
         rejected = f"{LACKS} {', '.join(sorted(set(facts.needs) - candidate.supports))}"
-    elif room < (facts.max_output_tokens or 1) and wanted != RERANK:  # each document is read separately, and truncated
+    elif room < (facts.max_output_tokens or 1) and wanted not in READ_APART:
         asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
         rejected = f"about {facts.input_tokens:,} tokens{asked} {TOO_LONG} of {candidate.context_window:,}"
     elif (slots := facts.backend_state.get(candidate.name, (0, 0.0))[0]) < 0:

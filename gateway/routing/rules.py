@@ -34,6 +34,9 @@ SPECIALTIES: Mapping[str, Specialty] = {
     RERANK: RERANK,
 }
 """Specialty by operation; all other operations are for models that write text."""
+READ_APART: frozenset[Specialty | None] = frozenset({EMBEDDINGS, RERANK, "moderation"})
+"""Those that take many texts and read each by itself: together they may exceed the window, and one that does may be cut
+by the server, if its caller asks (`truncate_prompt_tokens`)."""
 
 Need = Literal["streaming", "tools", "json_schema", "vision", "audio", "reasoning"]
 Ability = Literal[Need, Specialty]

@@ -8,6 +8,7 @@ from typing import Any
 
 import anthropic
 import httpx
+import msgspec
 import pytest
 
 from backends.anthropic import NATIVE_PATHS, AnthropicBackend
@@ -231,6 +232,20 @@ async def test_openais_other_endpoints_are_untouched(passage: Bytes, path: str, 
     passage.provider.plan([Raw((answered,), headers=JSON)])
     answer = await passage.post(path, asked, authorization="Bearer bk-alone")
     assert (answer.status_code, answer.content) == (200, answered)
+    assert passage.sent_on() == routed(asked, b"b", b"upstream-b")
+
+
+@pytest.mark.parametrize(
+    ("texts", "cut"), [(["x" * 800] * 1_000, b""), ("x" * 800_000, b',"truncate_prompt_tokens":-1')]
+)
+async def test_embeddings_are_asked_for_whatever_their_texts_add_up_to(
+    passage: Bytes, texts: str | list[str], cut: bytes
+) -> None:
+    """LangChain sends 1,000 texts at a time, and vLLM cuts a long one: both were refused as too long."""
+    asked = b'{"model":"b","input":%b%b}' % (msgspec.json.encode(texts), cut)
+    passage.provider.plan([Raw((EMBEDDED,), headers=JSON)])
+    answer = await passage.post("/v1/embeddings", asked)
+    assert (answer.status_code, answer.content) == (200, EMBEDDED)
     assert passage.sent_on() == routed(asked, b"b", b"upstream-b")
 
 

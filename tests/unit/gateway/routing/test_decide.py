@@ -75,6 +75,16 @@ def test_of_whole_kinds_a_model_that_embeds_answers_nothing_and_alone_embeds(kin
     assert decide(make_request(operation="embeddings"), snapshot).decision.candidates == ("embedder",)
 
 
+@pytest.mark.parametrize(
+    ("operation", "specialty"), [("embeddings", "embeddings"), ("moderations", "moderation"), ("rerank", "rerank")]
+)
+def test_texts_that_are_read_apart_may_together_exceed_the_window(operation: str, specialty: str) -> None:
+    reader = make_candidate("reader", supports=frozenset({specialty}), context_window=8_191)
+    snapshot = make_snapshot("version: 1\nrules: [{name: default, choose: {from: any}}]\n", [reader])
+    asked = make_request(operation=operation, input_tokens=125_000)
+    assert decide(asked, snapshot).decision.model == "reader"
+
+
 def test_where_no_model_embeds_the_refusal_says_how_to_name_one() -> None:
     with pytest.raises(NoCapableModel, match=r"supports: \[embeddings\]"):
         decide(make_request(operation="embeddings"), rules("{from: any}"))
