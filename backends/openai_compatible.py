@@ -247,6 +247,7 @@ class OpenAICompatibleBackend(HttpBackend):
         """Asks again without what the server refused, if that only tunes the answer, with an effort that it knows, and
         with the messages in an order that it takes; later chats too once it took the rest."""
         model = call.upstream_model
+        tried: list[Mend] = []
         learned: list[Mend] = []
         asked = told = None
         is_told_no_options = False
@@ -254,13 +255,16 @@ class OpenAICompatibleBackend(HttpBackend):
             try:
                 reply = await self.exchange(call, exchange)
             except UpstreamRejected as refusal:
-                if (kept := without_refused_options(exchange.body, refusal.body)) != exchange.body:
-                    is_told_no_options = True
+                mend = mend_for(refusal.body)
+                if mend and mend not in tried and (kept := mended(exchange.body, (mend,))) != exchange.body:
+                    tried.append(mend)
+                    learned += [] if may_quote(refusal.body, call.body) else [mend]
                 elif told is None and (effort := self._offered_effort(exchange.body, refusal)):
                     asked, told = effort
                     kept = with_effort(exchange.body, told)
-                elif (mend := mend_for(refusal.body)) and (kept := mended(exchange.body, (mend,))) != exchange.body:
-                    learned += [] if may_quote(refusal.body, call.body) else [mend]
+                # Last: servers that quote the whole request name its options whatever they refuse.
+                elif (kept := without_refused_options(exchange.body, refusal.body)) != exchange.body:
+                    is_told_no_options = True
                 else:
                     raise
                 exchange = replace_fields(exchange, body=kept)

@@ -87,6 +87,29 @@ async def test_a_caller_whose_words_a_refusal_repeats_changes_nobody_elses_chats
         assert roles_in(provider) == [["user", "user"], ["user"], ["user", "user"]]
 
 
+async def test_a_server_that_quotes_the_request_is_not_taken_to_refuse_its_stream_options() -> None:
+    """FastAPI's errors end with the whole input. Without the question for usage, the model's streams were estimates."""
+    said = "System message must be at the beginning. 'input': {'stream_options': {'include_usage': True}}"
+    async with ScriptedProvider(refusal(400, said), Outcome(), Outcome()) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            await read_stream.collect(backend, ask(LATE))
+            await read_stream.collect(backend, ask(LATE))
+        assert roles_in(provider) == [["user", "system"], *[["user", "user"]] * 2]
+        assert all("stream_options" in request.json for request in provider.received)
+
+
+async def test_two_calls_of_one_id_are_not_sent_again_for_ever() -> None:
+    """Each mend for them adds a message, so there was always one more to try."""
+    twice = {"role": "assistant", "tool_calls": [CALL, CALL]}
+    body = json.dumps({"messages": [ASKED, twice, ASKED], "stream": True}).encode()
+    said = "An assistant message with 'tool_calls' must be followed by tool messages"
+    async with ScriptedProvider(*[refusal(400, said)] * 2, refusal(400, "the end")) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            with pytest.raises(UpstreamRejected):
+                await backend.open(ask(body))
+        assert len(provider.received) == 2
+
+
 async def test_a_chat_that_is_mended_when_asked_is_not_refused_when_counted() -> None:
     refused = refusal(400, "The model's chat template refused the messages: System message must be at the beginning.")
     async with (
