@@ -186,8 +186,10 @@ def per_token(usd_per_token: Decimal) -> int:
 
 
 def ladder_of(base: Classes, steps: Mapping[int, Classes]) -> Ladder:
-    """Classes that a step omits keep their base price, as in litellm's own function."""
-    return Ladder(Rates(**base), tuple(Step(above, Rates(**{**base, **steps[above]})) for above in sorted(steps)))
+    """Classes that a step omits keep their base price, as in litellm's own function, unless it is the input's: images
+    at xAI cost what the input does, in long prompts too."""
+    own = {name: rate for name, rate in base.items() if name != "image_input" or rate != base["input"]}
+    return Ladder(Rates(**base), tuple(Step(above, Rates(**{**own, **steps[above]})) for above in sorted(steps)))
 
 
 def service_of(name: str, base: Classes, standard: Ladder, tables: Mapping[tuple[str, int], Classes]) -> Service:

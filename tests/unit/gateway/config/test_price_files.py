@@ -51,7 +51,9 @@ def test_xai_charges_more_from_a_prompt_that_reaches_200_000_tokens(tokens: int,
     """By docs.x.ai, as anomalyco/opencode#42919 and pydantic/genai-prices#586 quote it, and litellm 1.110.2's code."""
     prices = load_price_book(providers=["xai"]).lookup("xai", "grok-4.6", NOVEMBER_2026_US)
     assert prices is not None
-    assert price(Usage(tokens, output_tokens=100), prices).total_pico_usd == parse_usd(usd)
+    for images in (0, 50_000):  # "for all tokens in the request"
+        usage = Usage(tokens, output_tokens=100, image_input_tokens=images)
+        assert price(usage, prices).total_pico_usd == parse_usd(usd)
 
 
 @pytest.mark.parametrize(

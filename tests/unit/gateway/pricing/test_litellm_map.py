@@ -49,6 +49,14 @@ def test_a_step_keeps_the_base_price_of_what_it_leaves_out() -> None:
     assert prices.ladder.steps == (Step(200_000, Rates(5_000_000, 10_000_000, 1_000_000)),)
 
 
+@pytest.mark.parametrize(("image", "in_long_prompts"), [(2.5e-06, None), (2e-06, 2_000_000)])
+def test_images_that_cost_what_the_input_does_also_do_in_long_prompts(
+    image: float, in_long_prompts: int | None
+) -> None:
+    prices = one(input_cost_per_image_token=image, input_cost_per_token_above_200k_tokens=5e-06)
+    assert [step.rates.image_input for step in prices.ladder.steps] == [in_long_prompts]
+
+
 def test_a_step_of_xai_begins_at_its_threshold() -> None:
     """Its page bills the higher price once a prompt reaches 200,000 tokens; litellm's own function does the same."""
     (prices,) = parse(litellm_provider="xai", input_cost_per_token_above_200k_tokens=5e-06)["xai"].values()
