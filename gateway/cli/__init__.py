@@ -37,7 +37,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "costs": "What was spent, by model, team, project, tag, key, provider, rule or time.",
         "export": "The books as FOCUS 1.3, and every report as CSV or Parquet.",
         "verify": "Check that single requests and corrections add up to what the reports say.",
-        "reconcile": "Compare the books with a provider's usage or cost export.",
+        "reconcile": "Compare the books with a provider's export or a cloud's bill.",
         "forecast": "Where spend is heading, how a budget fares, which days were unusual.",
         "break-even": "Whether owning the GPU pays at your traffic, and from what volume.",
         "what-if": "What renting GPUs that you do not have would cost.",

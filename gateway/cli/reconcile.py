@@ -41,7 +41,7 @@ def command(
             "Google's: JSON or CSV, plain or gzipped, in one or more files."
         ),
     ],
-    provider: Annotated[str, typer.Option(help="The provider's name in the books, such as openai or anthropic.")],
+    provider: Annotated[str, typer.Option(help="The provider's name in the books, such as openai or bedrock.")],
     book: Annotated[
         str | None, typer.Option("--book", help="Book the differences as corrections under this invoice number.")
     ] = None,
