@@ -34,6 +34,10 @@ class Charged:
     is_meter: bool = False
 
 
+Line = tuple[date | None, Charged | None]
+"""The day that a line shows to be covered, if it does, and what it charges for a model, if it does."""
+
+
 def model_key(name: str) -> str:
     """Canonical spelling of a model: lower case, dashes, without the snapshot date."""
     dashed = re.sub(r"[ ._]+", "-", name.strip().lower())

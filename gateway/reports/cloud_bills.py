@@ -17,11 +17,13 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from gateway.reports.charged import Charged, Tool, UnknownExport, pico_of
+from gateway.reports.charged import Charged, Line, Tool, UnknownExport, pico_of
 
 Row = Mapping[str, Any]
 """By names as `plain` writes them."""
 CREDIT = "credit"
+USAGE = ("usage", "regular")
+"""How kinds of rows end that are no taxes, fees, refunds or the like; Google's are `regular`."""
 EDITION = " (Amazon Bedrock Edition)"
 """Models of other makers are products of Amazon's marketplace, whose usage types name no model."""
 PRODUCT = ("product", "productproductname", "productservicename")
@@ -45,7 +47,7 @@ LONGEST = timedelta(days=1, hours=1)
 LONGEST_METER = 200
 
 
-def cloud_reader(columns: Iterable[str]) -> Callable[[Row], Iterator[tuple[date, Charged | None]]] | None:
+def cloud_reader(columns: Iterable[str]) -> Callable[[Row], Iterator[Line]] | None:
     """What reads rows with these plain columns; None if they are of no cloud."""
     given = set(columns)
     return next((read for needed, read in READERS.items() if needed <= given), None)
@@ -65,7 +67,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _amazon(row: Row) -> Iterator[tuple[date, Charged | None]]:
+def _amazon(row: Row) -> Iterator[Line]:
     """Discounts, refunds and private rates are rows of their own, so unblended costs add up to the bill."""
     day, kind = _day(row["lineitemusagestartdate"]), row["lineitemlineitemtype"]
     if "-MP:" in row["lineitemusagetype"] and not row.keys() & set(PRODUCT):
@@ -74,10 +76,10 @@ def _amazon(row: Row) -> Iterator[tuple[date, Charged | None]]:
     service = row["lineitemproductcode"] + (EDITION if edition else "")
     cost = _pico(row["lineitemunblendedcost"], row.get("lineitemcurrencycode") or "USD")
     is_long = _is_long(row["lineitemusagestartdate"], row.get("lineitemusageenddate"))
-    yield day, _charged(day, service, edition or row["lineitemusagetype"], cost, kind, is_long=is_long)
+    yield _covered(day, kind), _charged(day, service, edition or row["lineitemusagetype"], cost, kind, is_long=is_long)
 
 
-def _azure(row: Row) -> Iterator[tuple[date, Charged | None]]:
+def _azure(row: Row) -> Iterator[Line]:
     day = _day(row.get("date") or row["usagedate"])
     service = " ".join(
         row.get(name) or "" for name in ("metercategory", "metersubcategory", "servicename", "servicetier")
@@ -87,26 +89,27 @@ def _azure(row: Row) -> Iterator[tuple[date, Charged | None]]:
     currency = row.get("billingcurrency") or row.get("billingcurrencycode") or row.get("currency") or ""
     usd = row.get("costinusd") or row.get("costusd")
     cost = _pico(amount, currency, usd)
-    yield day, _charged(day, service, row.get("metername") or row["meter"], cost, row.get("chargetype") or "Usage")
+    kind = row.get("chargetype") or "Usage"
+    yield _covered(day, kind), _charged(day, service, row.get("metername") or row["meter"], cost, kind)
 
 
-def _google(row: Row) -> Iterator[tuple[date, Charged | None]]:
+def _google(row: Row) -> Iterator[Line]:
     """A row's credits are negative: discounts lower what a model cost, a promotion is somebody else's money."""
     day, service, meter = _day(row["usagestarttime"]), row["servicedescription"], row["skudescription"]
     listed: Any = row.get("credits") or []
     listed = json.loads(listed, parse_float=Decimal) if isinstance(listed, str) else listed
     promoted = sum((Decimal(str(one["amount"])) for one in listed if one.get("type") == "PROMOTION"), Decimal(0))
     credited = sum((Decimal(str(one["amount"])) for one in listed), Decimal(0))
-    kind = row.get("costtype") or ""
+    kind = row.get("costtype") or "regular"
     parts = ((Decimal(str(row["cost"])) + credited - promoted, kind), (promoted, CREDIT))
     rate = row.get("currencyconversionrate")
     for amount, of in parts:
         usd = amount / Decimal(str(rate)) if rate else None
         if amount or of == kind:
-            yield day, _charged(day, service, meter, _pico(amount, row["currency"], usd), of)
+            yield _covered(day, kind), _charged(day, service, meter, _pico(amount, row["currency"], usd), of)
 
 
-def _focus(row: Row) -> Iterator[tuple[date, Charged | None]]:
+def _focus(row: Row) -> Iterator[Line]:
     day, kind = _day(row["chargeperiodstart"]), row["chargecategory"]
     names = ("servicename", "xservicecode", "xskumetercategory", "xskumetersubcategory", "chargedescription")
     service = " | ".join(row.get(name) or "" for name in names)
@@ -114,10 +117,10 @@ def _focus(row: Row) -> Iterator[tuple[date, Charged | None]]:
     meter = _edition(service) or next((row[name] for name in meters if row.get(name)), "")
     cost = _pico(row["billedcost"], row["billingcurrency"], row.get("xbilledcostinusd"))
     is_long = _is_long(row["chargeperiodstart"], row.get("chargeperiodend"))
-    yield day, _charged(day, service, meter, cost, kind, is_long=is_long)
+    yield _covered(day, kind), _charged(day, service, meter, cost, kind, is_long=is_long)
 
 
-READERS: Mapping[frozenset[str], Callable[[Row], Iterator[tuple[date, Charged | None]]]] = {
+READERS: Mapping[frozenset[str], Callable[[Row], Iterator[Line]]] = {
     frozenset({"billedcost", "billingcurrency", "chargeperiodstart", "chargecategory", "servicename"}): _focus,
     frozenset(
         {
@@ -132,6 +135,11 @@ READERS: Mapping[frozenset[str], Callable[[Row], Iterator[tuple[date, Charged | 
     frozenset({"usagedate", "servicename", "servicetier", "meter"}): _azure,
     frozenset({"servicedescription", "skudescription", "usagestarttime", "cost", "currency"}): _google,
 }
+
+
+def _covered(day: date, kind: str) -> date | None:
+    """Usage alone tells that a bill covers a day: taxes, fees and refunds may be of others."""
+    return day if kind.lower().endswith(USAGE) else None
 
 
 def _charged(

@@ -24,7 +24,7 @@ from decimal import Decimal
 from typing import Any
 
 from gateway.money import PICO_PER_USD
-from gateway.reports.charged import Charged, Tool, UnknownExport, added_up, model_key, pico_of
+from gateway.reports.charged import Charged, Line, Tool, UnknownExport, added_up, model_key, pico_of
 from gateway.reports.cloud_bills import cloud_reader, flat, plain
 
 PICO_PER_CENT = PICO_PER_USD // 100
@@ -52,7 +52,8 @@ MOST_COLUMNS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """Lines ordered by day and model, and the days covered; days at either end may have no line."""
+    """Lines ordered by day and model, and the days covered; days at either end may have no line. A cloud's refunds may
+    be of other days."""
 
     days: tuple[date, ...]
     lines: tuple[Charged, ...]
@@ -60,6 +61,8 @@ class Export:
 
 def parse_export(*texts: str) -> Export:
     """One export, of one or more files. Raises UnknownExport."""
+    if len(set(texts)) < len(texts):
+        raise UnknownExport("two of its files are the same, whose charges would count twice")
     try:
         read = [row for text in texts for row in _read(text, is_last=text is texts[-1])]
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError, csv.Error, RecursionError) as error:
@@ -70,10 +73,11 @@ def parse_export(*texts: str) -> Export:
     # Compared with such an export, all our models would look unbilled.
     if lines and not any(line.model and line.tool is None for line in lines):
         raise UnknownExport(f"no line of it names a model; {GROUPED}")
-    return Export(tuple(sorted({day for day, _ in read})), added_up(lines))
+    days = {day for day, _ in read if day is not None} or {line.day for line in lines}
+    return Export(tuple(sorted(days)), added_up(lines))
 
 
-def _read(text: str, *, is_last: bool) -> Iterator[tuple[date, Charged | None]]:
+def _read(text: str, *, is_last: bool) -> Iterator[Line]:
     stripped = text.lstrip("\ufeff \r\n\t")
     return _read_json(stripped, is_last=is_last) if stripped.startswith(("{", "[")) else _read_csv(stripped)
 
@@ -89,7 +93,7 @@ def _documents(text: str) -> list[Any]:
     return document if isinstance(document, list) else [document]
 
 
-def _read_json(text: str, *, is_last: bool) -> Iterator[tuple[date, Charged | None]]:
+def _read_json(text: str, *, is_last: bool) -> Iterator[Line]:
     """Reads one page of an API, or a list of pages; an empty bucket is a day without a line. A cloud's are rows."""
     pages = _documents(text)
     if pages and (read_row := cloud_reader(flat(pages[0]))) is not None:
@@ -125,7 +129,7 @@ def _json_reader(result: Row) -> Callable[[date, Row], Charged]:
     raise UnknownExport(f"no known export has results with the fields {', '.join(sorted(result)[:12])}")
 
 
-def _read_csv(text: str) -> Iterator[tuple[date, Charged | None]]:
+def _read_csv(text: str) -> Iterator[Line]:
     if text.partition("\n")[0].count(",") > MOST_COLUMNS:
         raise UnknownExport(f"no known export has more than {MOST_COLUMNS:,} columns")
     rows = csv.DictReader(io.StringIO(text))

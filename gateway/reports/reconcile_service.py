@@ -68,6 +68,13 @@ class ReconcileService:
             raise InvalidRequest("The export has no day with usage or costs.", param="export")
         first, end = since or theirs.days[0], until or theirs.days[-1] + timedelta(days=1)
         lines = [line for line in theirs.lines if first <= line.day < end]
+        for line in theirs.lines:  # of a month that would look unbilled
+            if (since is None and line.day < first) or (until is None and line.day >= end):
+                raise InvalidRequest(
+                    f"The bill has usage of {first} to {end - timedelta(days=1)}, and a refund or fee of {line.day}. "
+                    "Say with `since` and `until` which days to compare; what is of other days is left out.",
+                    param="since" if line.day < first else "until",
+                )
         if not lines:  # all our models would look unbilled
             raise InvalidRequest("No line of the export is of the days from `since` to `until`.", param="since")
         period = (start_of_day_us(first), start_of_day_us(end))

@@ -5,8 +5,11 @@ from datetime import date
 
 import pytest
 
+from gateway.errors import InvalidRequest
 from gateway.reports.charged import Charged, UnknownExport
 from gateway.reports.invoices import parse_export
+from gateway.reports.reconcile_service import ReconcileService
+from tests.unit.gateway.api.memory_stores import NoSums
 
 DAY = date(2026, 11, 3)
 NEXT = date(2026, 11, 4)
@@ -143,7 +146,7 @@ def meter(name: str, pico_usd: int, day: date = DAY) -> Charged:
     [
         (
             CUR2,
-            (date(2026, 11, 1), DAY, NEXT),
+            (DAY, NEXT),
             [
                 meter("claude-opus-4-8-mantle-input-tokens-standard", 25 * CENT),
                 meter("claude-opus-5-5", 10 * CENT),
@@ -176,7 +179,7 @@ def meter(name: str, pico_usd: int, day: date = DAY) -> Charged:
         ),
         (
             FOCUS_AMAZON,
-            (date(2026, 11, 1), DAY, NEXT),
+            (DAY, NEXT),
             [
                 meter("claude-opus-5-5", 25 * CENT),
                 meter("claude4-6sonnet-output-tokens", 50 * CENT),
@@ -185,7 +188,7 @@ def meter(name: str, pico_usd: int, day: date = DAY) -> Charged:
         ),
         (  # Amazon's FOCUS 1.2 has the usage type in SkuMeter
             FOCUS_AMAZON.replace("SkuId,x_ServiceCode,x_UsageType", "SkuId,x_ServiceCode,SkuMeter"),
-            (date(2026, 11, 1), DAY, NEXT),
+            (DAY, NEXT),
             [
                 meter("claude-opus-5-5", 25 * CENT),
                 meter("claude4-6sonnet-output-tokens", 50 * CENT),
@@ -210,6 +213,26 @@ def test_a_clouds_bill_is_read_exactly(export: str, days: tuple[date, ...], expe
 
 def test_a_list_of_rows_is_the_same_as_a_row_a_line() -> None:
     assert parse_export(json.dumps(GOOGLE)) == parse_export("\n".join(map(json.dumps, GOOGLE)))
+
+
+REFUND = cur2("Refund", "2026-10-05T00:00:00Z", "2026-10-05T01:00:00Z", "AmazonBedrock", "USE1-NovaLite-tokens", "-1")
+
+
+async def test_a_refund_of_an_earlier_day_does_not_make_its_month_look_unbilled() -> None:
+    """`--book` would have taken all that October cost out of the books."""
+    october = date(2026, 10, 5)
+    service = ReconcileService(NoSums())
+    assert parse_export(CUR2 + REFUND.replace("AmazonBedrock", "AmazonS3").replace("Amazon B", "B")).days == (DAY, NEXT)
+    with pytest.raises(InvalidRequest, match="usage of 2026-11-03 to 2026-11-04, and a refund or fee of 2026-10-05"):
+        await service.compare("bedrock", CUR2 + REFUND)
+    assert (await service.compare("bedrock", CUR2 + REFUND, october)).first_day == october
+    assert (await service.compare("bedrock", CUR2 + REFUND, DAY)).first_day == DAY
+    assert parse_export(CUR2_COLUMNS + REFUND).days == (october,)
+
+
+def test_the_same_file_twice_is_refused() -> None:
+    with pytest.raises(UnknownExport, match="would count twice"):
+        parse_export(CUR2, CUR2)
 
 
 def test_parts_of_an_export_add_up() -> None:
