@@ -128,7 +128,7 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
         fix = "do what it says, or correct `database` in breakeven.yaml"
         yield attempt("database", lambda: _database(home, booked), fix)
         yield from (_clock(one[1]) for one in booked if one and one[1] - HOUR_US > now_us())
-        yield attempt("redis", lambda: _redis(home), "start it, or correct `redis` in breakeven.yaml")
+        yield attempt("redis", lambda: _redis(home), "start it, mend what it says or correct `redis` in breakeven.yaml")
     yield provider_keys(settings)
     if asks and configuration.is_ok and home.config_file.exists():
         yield from ask_backends(load_deployment(home))

@@ -205,6 +205,7 @@ def test_a_redis_that_answers_and_takes_no_changes_is_a_finding(home: Home, tmp_
     assert not check.is_ok
     assert "Redis rejects the command: " in check.detail
     assert "read only replica" in check.detail
+    assert "mend what it says" in str(check.fix)
 
 
 def test_a_redis_cluster_is_told_by_doctor_and_by_a_worker(home: Home, tmp_path: Path) -> None:
