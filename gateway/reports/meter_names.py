@@ -6,6 +6,7 @@ any order and by its numbers in theirs, without those words. What has any other 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
@@ -56,6 +57,13 @@ class MeterNames:
     def _bare(self, name: str) -> str:
         known = self._priced_as.get(name, name)
         return MAKER.sub("", VERSION.sub("", known.rpartition("/")[2].lower()))
+
+
+def may_be(meter: str, model: str) -> bool:
+    """Whether a meter, as `of_meter` leaves it, has all the words of our model, and more."""
+    letters, numbers = _key(_words(model))
+    more, others = _key(_words(meter))
+    return not Counter(letters) - Counter(more) and others[: len(numbers)] == numbers
 
 
 def _words(name: str) -> list[str]:

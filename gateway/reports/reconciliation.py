@@ -6,6 +6,7 @@ from datetime import date, timedelta
 from enum import StrEnum
 
 from gateway.reports.charged import Charged
+from gateway.reports.meter_names import may_be
 from gateway.reports.tables import apportion
 
 TOLERANCE = 0.005
@@ -20,7 +21,9 @@ class Why(StrEnum):
     agrees = "within 0.5%, or a cent"
     not_ours = "not in our books: calls that did not pass this gateway, or other keys of the account"
     not_theirs = "not in their export: it ends too early, the calls were free, or the model has another name there"
-    another_name = "not in their bill, but that has meters on the day that we do not know: say with --named which it is"
+    another_name = (
+        "less in their bill, but that has meters on the day that we do not know: say with --named which it is"
+    )
     next_day = "days are cut differently: together with a neighbouring day it agrees"
     unpriced = "some of our requests have no known price: `breakeven prices reprice`"
     estimated = "within what our estimated requests (cut off, or without usage) may have cost"
@@ -63,16 +66,29 @@ def reconcile(ours: Sequence[Ours], theirs: Sequence[Charged]) -> list[Reconcile
     own = {(row.day, row.model): row for row in ours}
     other = _with_fees(ours, theirs)
     has_dollars = any(row.cost_pico_usd is not None for row in theirs)
-    unknown_meters = {line.day for key, line in other.items() if line.is_meter and key not in own}
+    unknown: dict[date, list[Charged]] = {}
+    for key, line in other.items():
+        if line.is_meter and key not in own:
+            unknown.setdefault(line.day, []).append(line)
     rows: list[Reconciled] = []
     for key in sorted(own.keys() | other.keys()):
         mine = own.get(key, Ours(*key))
         missing = Charged(*key, cost_pico_usd=0 if has_dollars else None)
         row = _compared(mine, other.get(key, missing), is_theirs=key in other, is_ours=key in own)
-        if key not in other and mine.day in unknown_meters:  # one of them may be this model: nobody takes it out
+        beside = unknown.get(mine.day, []) if key in own else []
+        # One of them may be this model, or what is missing of it: nobody takes that out.
+        if beside and (key not in other or _may_have_more(row, beside)):
             row = replace(row, why=Why.another_name)
         rows.append(row)
     return _with_neighbours(rows)
+
+
+def _may_have_more(row: Reconciled, meters: Sequence[Charged]) -> bool:
+    """Whether a meter that we do not know may be of this model, whose bill comes closer to our books with it."""
+    lacks = 0 if row.why is Why.agrees else -(row.difference_pico_usd or 0)
+    return lacks > 0 and any(
+        0 < (line.cost_pico_usd or 0) < 2 * lacks and may_be(line.model, row.ours.model) for line in meters
+    )
 
 
 def _with_fees(ours: Sequence[Ours], theirs: Sequence[Charged]) -> dict[tuple[date, str], Charged]:

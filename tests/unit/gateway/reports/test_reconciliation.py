@@ -336,3 +336,24 @@ def test_a_cent_agrees_however_large_a_share_it_is_and_the_reason_says_so(theirs
     [row] = reconcile([Ours(DAY, "m", requests=1, cost_pico_usd=10**9)], [Charged(DAY, "m", cost_pico_usd=theirs)])
     assert (row.why is Why.agrees) is is_agreed
     assert "a cent" in Why.agrees
+
+
+@pytest.mark.parametrize(
+    ("meter", "dollars", "is_kept"),
+    [
+        ("gpt-5-4-mini-spec", 4, True),
+        ("gpt-5-4-spec-mini", 4, True),
+        ("gpt-5-4-mini-spec", 90, False),  # far more than is missing: another model's
+        ("gpt-5-3-mini-spec", 4, False),
+        ("gpt-5-4-nano-spec", 4, False),
+    ],
+)
+def test_what_an_unknown_meter_may_have_of_a_model_is_not_taken_out_of_the_books(
+    meter: str, dollars: int, is_kept: bool
+) -> None:
+    day, usd = date(2026, 11, 3), 10**12
+    ours = Ours(day, "gpt-5-4-mini", requests=9, cost_pico_usd=24 * usd)
+    billed = [Charged(day, name, cost * usd, is_meter=True) for name, cost in ((ours.model, 20), (meter, dollars))]
+    [row] = [one for one in reconcile([ours], billed) if one.ours.requests]
+    assert row.difference_pico_usd == -4 * usd
+    assert (row.why is Why.another_name) == is_kept
