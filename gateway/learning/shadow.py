@@ -45,11 +45,12 @@ NO_MONEY = (BudgetExhausted, Overloaded)
 async def money_for(admission: Admission, *calls: Intent) -> AsyncGenerator[None]:
     """Holds the most that all of these calls can cost; what is not settled within the block is returned after it.
 
-    Raises NO_MONEY.
+    Raises NO_MONEY, also if others merely hold it: callers who need less would have to wait behind these calls.
     """
     try:
         for call in calls:
-            await admission.reserve(call.request_id, call.key_id, call.cost_bound_pico_usd, now_us=call.accepted_at_us)
+            amount = call.cost_bound_pico_usd
+            await admission.reserve(call.request_id, call.key_id, amount, now_us=call.accepted_at_us, may_wait=False)
         yield
     finally:
         for call in calls:

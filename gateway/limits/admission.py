@@ -163,9 +163,10 @@ class Admission:
         project: str | None = None,
         model: str = "",
         tokens: int = 0,
+        may_wait: bool = True,
     ) -> None:
         """Hold the request's money in every budget that covers it, and its place in the model's rate, concurrency and
-        tier.
+        tier. If it `may_wait` for money that is merely held, those who come later wait behind it.
 
         Raises ModelLimited when only the model is at its limit; BudgetExhausted when the money is not there (unknown
         prices are refused under any budget); Overloaded when the lease is spent while the shared store is down, or when
@@ -178,7 +179,8 @@ class Admission:
         try:
             await self._take_place(hold, request_id, model)
             await self._take_model(hold, key_id, model, tokens, now_us)
-            await self._take_money(hold, budgets, amount_pico_usd, now_us)
+            wait_seconds = self.wait_seconds if may_wait else 0.0
+            await self._take_money(hold, budgets, amount_pico_usd, now_us, wait_seconds)
         except BaseException:
             self._release(hold)
             raise
@@ -319,8 +321,10 @@ class Admission:
                 found.append(StrictBudget(scope, name, month))
         return found
 
-    async def _take_money(self, hold: _Hold, budgets: Iterable[StrictBudget], amount: int | None, now_us: int) -> None:
-        deadline = self.treasury.monotonic() + self.wait_seconds
+    async def _take_money(
+        self, hold: _Hold, budgets: Iterable[StrictBudget], amount: int | None, now_us: int, wait_seconds: float
+    ) -> None:
+        deadline = self.treasury.monotonic() + wait_seconds
         for budget in budgets:
             if amount is None:
                 raise BudgetExhausted(price_unknown(budget))

@@ -1,5 +1,6 @@
 """Shadow calls: off the request path, under a cap, with their propensity, and booked to no key."""
 
+import asyncio
 import json
 import random
 from dataclasses import replace
@@ -16,6 +17,8 @@ from gateway.learning.shadow import RULE, ShadowCalls, money_for
 from gateway.learning.verify import answer_text, judge
 from gateway.ledger.entry import SHADOW, Entry, Intent
 from gateway.limits.admission import Admission
+from gateway.limits.counters import budget_account
+from gateway.limits.values import window_id
 from gateway.pricing.price import price
 from gateway.request.run import Incoming
 from gateway.routing.rules_text import parse_rules
@@ -212,6 +215,23 @@ async def test_a_strict_budget_over_everything_covers_shadow_calls_too() -> None
     with pytest.raises(BudgetExhausted):
         async with money_for(admission, shadow_intent(1, 1001)):
             raise AssertionError("more than everything may cost")
+
+
+async def test_no_caller_waits_behind_a_call_that_does_not_fit_while_others_hold_money() -> None:
+    async def shadow() -> None:
+        async with money_for(admission, shadow_intent(1, 500)):
+            raise AssertionError("it does not fit")
+
+    admission = Admission(strict={("all", ""): 1000}, shadow_pico_usd=PLENTY, wait_seconds=60.0)
+    await admission.reserve("under way", "key", 600, now_us=NOW_US)
+    everything = admission.treasury.purse(budget_account("", window_id("month", NOW_US), scope="all"), 1000)
+    everything.give_back()  # as after each report while somebody waits
+    task = asyncio.create_task(shadow())
+    while not (everything.waiting or task.done()):
+        await asyncio.sleep(0)
+    await asyncio.wait_for(admission.reserve("small", "key", 300, now_us=NOW_US), 10.0)
+    with pytest.raises(BudgetExhausted):
+        await task
 
 
 async def test_a_model_that_was_named_is_not_second_guessed() -> None:
