@@ -239,7 +239,8 @@ def where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> Up
         body = b""
     else:
         return error
-    return Untranslatable(message, status=error.status or 404, body=body)
+    status = 404 if error.status in (None, 501) else error.status  # a client's library repeats what ends in 5xx
+    return Untranslatable(message, status=status, body=body)
 
 
 def _is_unknown_model(status: int, body: bytes, model: str) -> bool:

@@ -37,6 +37,7 @@ REFUSALS: list[tuple[int, Json]] = [
     (400, {"error": {"message": "Output of tool call should be 'Input text'"}}),
     (400, {"error": {"message": VLLM, "type": "BadRequestError"}}),
     (404, {"detail": "Not Found"}),
+    (501, {"error": {"message": "This server does not support this.", "type": "not_supported_error"}}),
 ]
 
 
