@@ -71,13 +71,16 @@ class RuleWatch:
 
     async def share(self) -> None:
         """Exchanges with other workers what exploration under a cap has cost today. Call it about twice a second. First
-        reads what each rule spent before this process started, so that no start waits for it."""
+        reads what each rule spent before this process started, so that no start waits for it; nothing is explored under
+        a cap meanwhile."""
         capped = self._capped()
         if not capped:
             return
-        for rule in capped:
-            if rule.name not in self._earlier:
-                self._earlier[rule.name] = await self._spent_earlier(rule)
+        unread = [rule for rule in capped if rule.name not in self._earlier]
+        if unread:
+            self._spend.not_told(rule.name for rule in capped)
+        for rule in unread:
+            self._earlier[rule.name] = await self._spent_earlier(rule)
         day, own = self._spend.own()
         try:
             everybodys = await self._counters.share(f"explored:{day}", own)

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 import pytest
@@ -23,6 +23,7 @@ class Books:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = list(entries)
         self.read = 0
+        self.during: Callable[[], None] = lambda: None
 
     async def find(self, wanted: EntryWanted) -> Sequence[Entry]:
         found = [one for one in reversed(self.entries) if one.intent.decision.rule == wanted.rule]
@@ -32,6 +33,7 @@ class Books:
         return found[: wanted.limit]
 
     async def explored(self, rule: str, since_us: int, until_us: int) -> AsyncIterator[Sequence[Explored]]:
+        self.during()
         for one in self.entries:
             self.read += 1
             decision, cost = one.intent.decision, one.cost
@@ -114,7 +116,7 @@ async def test_after_a_restart_todays_money_is_still_spent_and_none_goes_out_bef
 
 
 async def test_a_rule_that_gets_a_cap_while_serving_has_spent_what_it_had_before() -> None:
-    snapshots = [snapshot_of("{from: any, explore: 0.1}")]
+    snapshots, shown = [snapshot_of("{from: any, explore: 0.1}")], list[dict[str, int]]()
     books = Books([routed(1, expected_cost_pico_usd=250_000_000, exploration_pico_usd=100_000_000)])
     books.entries[0] = msgspec.structs.replace(
         books.entries[0], intent=msgspec.structs.replace(books.entries[0].intent, accepted_at_us=TODAY_US)
@@ -126,5 +128,7 @@ async def test_a_rule_that_gets_a_cap_while_serving_has_spent_what_it_had_before
     await watch.share()
     assert state.explored_pico_usd == {}
     snapshots.append(snapshot_of("{from: any, explore: 0.1, explore_usd_per_day: 1}"))
+    books.during = lambda: shown.append(state.explored_pico_usd)
     await watch.share()
+    assert shown == [{"default": NO_ROOM}], "a million requests take a while to read"
     assert state.explored_pico_usd == {"default": 150_000_000}
