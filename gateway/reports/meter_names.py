@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
+from gateway.reports.charged import model_key
+
 NOISE = re.compile(
     r"in(p|pt|put)?|o(ut)?pt?|out(put)?|tokens?|count|units|cach(e|ed|ing)|c?cd|cchd|reads?|writes?|wr|hits?|storage|hours?"
     r"|1m|1k|\d+h|\d+m|standard|flex|priority|pp|prty|bat(ch)?|offpeak|mantle|latency|optimized"
@@ -44,7 +46,7 @@ class MeterNames:
 
     def of_ours(self, name: str) -> str:
         """One name for all that a cloud bills as one model."""
-        return self._known.get(_key(_words(self._bare(name))), name)
+        return self._known.get(_key(_words(self._bare(name))), model_key(name))
 
     def of_meter(self, meter: str) -> str:
         """Our name of the model, or the meter's words without those that say what is metered."""

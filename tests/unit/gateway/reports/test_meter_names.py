@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway.reports.charged import model_key
 from gateway.reports.meter_names import MeterNames
 from gateway.reports.reconcile_views import ReconcileBody
 from gateway.reports.services import build_report_services
@@ -100,6 +101,12 @@ def test_a_meter_is_of_our_model(meter: str, name: str) -> None:
 )
 def test_a_meter_with_another_word_is_of_another_model(meter: str, name: str) -> None:
     assert NAMES.of_meter(meter) == name
+
+
+@pytest.mark.parametrize("name", ["Чат", "Preview"])
+def test_a_deployment_that_no_meter_can_name_is_called_as_named_calls_it(name: str) -> None:
+    """`--named` said that there is no such model, and that there is."""
+    assert MeterNames([name], {}).of_ours(name) == model_key(name)
 
 
 class Asked(SqlReports):
