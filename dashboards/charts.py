@@ -212,7 +212,8 @@ def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float 
 def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[str, Any] | None) -> Options:
     """Monthly bills by volume: everything hosted, and the cheapest own fleet as a staircase with its interval.
 
-    `pays_from` is the volume from which owning pays, with the bill there, as in the report.
+    `pays_from` is the volume from which owning pays, with the bill there, as in the report. Without one the mark has no
+    data, because ECharts would keep the one that it drew before.
     """
     bills = (p[key] for p in points for key in ("hosted_usd", "owned_usd") if p[key] is not None)
     options: dict[str, Any] = in_dollars(base(), bills)
@@ -274,6 +275,7 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
         is_right = pays_from["requests_per_day"] > points[-1]["requests_per_day"] / 2
         options["series"][0]["markPoint"] = _pays_from(pays_from, is_right=is_right)
         return _said_shorter_on_a_phone(on_a_phone(options))
+    options["series"][0]["markPoint"] = {"data": []}
     return on_a_phone(options)
 
 

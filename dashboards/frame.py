@@ -221,18 +221,36 @@ def html(text: str) -> ui.html:
     return ui.html(text, sanitize=True)
 
 
-def chart(options: Options, label: str, *, size: Size = "", numbers: Callable[[], str] | None = None) -> None:
+class Chart:
     """A chart with a label for screen readers. `numbers` builds a table of the drawn values, for pages that have none;
     it is called when somebody opens the table."""
-    shown = ui.echart(options).classes(f"be-chart {size}")
-    shown.props(f'role="img" aria-label="{escape(label, quote=True)}"')
-    if numbers is None:
-        return
-    with ui.element("details").classes("be-numbers") as opened:
-        with ui.element("summary"):
-            ui.label("Numbers of this chart")
-        table = html("")
-    opened.on("toggle", lambda: table.set_content(numbers()), [])
+
+    def __init__(
+        self, options: Options, label: str, *, size: Size = "", numbers: Callable[[], str] | None = None
+    ) -> None:
+        self._drawn = ui.echart(options).classes(f"be-chart {size}")
+        self._drawn.props(f'role="img" aria-label="{escape(label, quote=True)}"')
+        self._numbers = numbers
+        if numbers is None:
+            return
+        with ui.element("details").classes("be-numbers") as opened:
+            with ui.element("summary"):
+                ui.label("Numbers of this chart")
+            self._table = html("")
+        opened.on("toggle", self._fill, [])
+
+    def show(self, options: Options, numbers: Callable[[], str]) -> None:
+        """Draw other values in the same place: a chart that is taken away before it was drawn fails in the browser, and
+        an opened table would close."""
+        self._drawn.props["options"] = options
+        self._drawn.update()
+        self._numbers = numbers
+        if self._table.content:
+            self._fill()
+
+    def _fill(self) -> None:
+        assert self._numbers is not None
+        self._table.set_content(self._numbers())
 
 
 def panel(title: str, note: str = "") -> ui.element:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dashboards import charts, display, markup
-from dashboards.frame import View, chart, grid, html, panel
+from dashboards.frame import Chart, View, grid, html, panel
 from dashboards.markup import Cell, Column
 
 STATES = {
@@ -60,7 +60,7 @@ async def build(view: View) -> None:
     with grid("be-two"):
         with panel("Throughput curve", "Decode tokens per second of all sequences together."):
             points = [(p["concurrency"], p["decode_tokens_per_second"]) for p in engine["points"]]
-            chart(charts.throughput(points, engine["working_concurrency"]), "Throughput over concurrency")
+            Chart(charts.throughput(points, engine["working_concurrency"]), "Throughput over concurrency")
         with panel("Points"):
             html(
                 markup.table(

@@ -1,14 +1,15 @@
 """Whether owning the GPU pays: the answer, its curves beside what-if sliders, what moves it, and its assumptions."""
 
 import json
+from collections.abc import Callable
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 from nicegui import ui
 
 from dashboards import break_even_answer, charts, display, markup
 from dashboards.forms.problem import in_form_words
-from dashboards.frame import View, chart, first_request, grid, html, panel
+from dashboards.frame import Chart, View, first_request, grid, html, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.levers import LEVERS
 from dashboards.markup import Cell, Column
@@ -16,6 +17,8 @@ from dashboards.pages.break_even_levers import Levers
 
 PATH = "/admin/v1/reports/break-even"
 OTHERS = ("hosted_model", "purchase_usd")
+Show: TypeAlias = Callable[[dict[str, Any]], None]
+"""Shows another report in the place of the one before."""
 
 
 async def build(view: View) -> None:
@@ -36,20 +39,20 @@ async def build(view: View) -> None:
         beside = ui.element("div")
         levers = panel("What if", "Move a slider to recompute this page. Growth and purchase only affect payback.")
     rest = ui.element("div")
-    places = {answer: _answer, beside: _picture, rest: _rest}
+    with answer:
+        _answer(found)
+    with beside:
+        show_picture = _picture(found)
+    with rest:
+        show_rest = _rest(found)
     asked = 0
-
-    def show(report: dict[str, Any]) -> None:
-        for place, build_part in places.items():
-            with place:
-                build_part(report)
 
     async def ask(changed: dict[str, str]) -> None:
         """Refresh the page for other values and keep them in its address. Of several quick changes the last counts."""
         nonlocal asked
         asked += 1
         mine = asked
-        for place in places:
+        for place in (answer, beside, rest):
             place.classes(add="be-stale be-pending")
         problem = ""
         again: dict[str, Any] = {}
@@ -59,19 +62,22 @@ async def build(view: View) -> None:
             problem = markup.message("Nothing to show", in_form_words(str(error)), tone="warn")
         if mine != asked:
             return
-        for place in places:
-            place.clear()
+        answer.clear()
+        for place in (answer, beside, rest):
             place.classes(remove="be-stale be-pending")
-        if problem:
-            with answer:
+        for place in (beside, rest):
+            place.set_visibility(not problem)
+        with answer:
+            if problem:
                 html(problem)
-            return
-        show(again)
+                return
+            _answer(again)
+        show_picture(again)
+        show_rest(again)
         ui.run_javascript(f"history.replaceState(null, '', {json.dumps(view.link('/break-even', **changed))})")
 
     with levers:
         Levers(found, given, ask)
-    show(found)
 
 
 def _answer(found: dict[str, Any]) -> None:
@@ -81,18 +87,29 @@ def _answer(found: dict[str, Any]) -> None:
         html(markup.facts(break_even_answer.facts(report)))
 
 
-def _picture(found: dict[str, Any]) -> None:
+def _picture(found: dict[str, Any]) -> Show:
     report = found["report"]
     with panel(
         "Bills of a month over volume", f"US dollars per {report['month']['hours']:.0f} hours, at the observed mix."
     ):
-        chart(
-            charts.cost_curves(found["curve"], report["observed"]["requests_per_day"], report["volume"]["hybrid"]),
+        drawn = Chart(
+            _curves(found),
             "Monthly cost over requests a day, hosted and with own GPUs; its numbers can be opened below it",
             size="tall",
             numbers=lambda: curve_table(found["curve"]),
         )
-    html(markup.tiles([*_tiles(report), *payback_tiles(found["payback"])]))
+    tiles = html(_tiles(found))
+
+    def show(again: dict[str, Any]) -> None:
+        drawn.show(_curves(again), lambda: curve_table(again["curve"]))
+        tiles.set_content(_tiles(again))
+
+    return show
+
+
+def _curves(found: dict[str, Any]) -> charts.Options:
+    report = found["report"]
+    return charts.cost_curves(found["curve"], report["observed"]["requests_per_day"], report["volume"]["hybrid"])
 
 
 def curve_table(points: list[dict[str, Any]]) -> str:
@@ -127,53 +144,69 @@ def tornado_table(report: dict[str, Any]) -> str:
     return markup.table(columns, rows, caption="Saving a month")
 
 
-def _rest(found: dict[str, Any]) -> None:
-    report = found["report"]
+def _rest(found: dict[str, Any]) -> Show:
     with grid("be-two"):
         with panel("The staircase", "Each further GPU must save more in hosted calls than its rent."):
-            html(_staircase(report["staircase"]))
+            staircase = html(_staircase(found["report"]["staircase"]))
         with panel("What moves the saving", "Each input a quarter lower and a quarter higher, all else as it is."):
-            swings = [
-                (
-                    one["input"],
-                    float(one["saving_at_minus_25_percent_usd"]),
-                    float(one["saving_at_plus_25_percent_usd"]),
-                )
-                for one in report["tornado"]
-            ]
-            chart(
-                charts.tornado(swings, float(report["month"]["plan_saving_usd"])),
+            drawn = Chart(
+                _swings(found["report"]),
                 "Sensitivity of the saving; its numbers can be opened below it",
-                numbers=lambda: tornado_table(report),
+                numbers=lambda: tornado_table(found["report"]),
             )
     with panel("In words, and what it assumes"):
-        caveats = "".join(f"<li>{escape(one)}</li>" for one in report["caveats"])
-        verdict = escape(markup.unbroken(report["verdict"].replace("-$", "−$")))
-        html(f'<div class="be-verdict">{verdict}</div><ul class="be-caveats">{caveats}</ul>')
+        words = html(_words(found["report"]))
     with panel("What was observed"):
-        html(_observed(report))
+        observed = html(_observed(found["report"]))
+
+    def show(again: dict[str, Any]) -> None:
+        report = again["report"]
+        staircase.set_content(_staircase(report["staircase"]))
+        drawn.show(_swings(report), lambda: tornado_table(report))
+        words.set_content(_words(report))
+        observed.set_content(_observed(report))
+
+    return show
 
 
-def _tiles(report: dict[str, Any]) -> list[str]:
+def _swings(report: dict[str, Any]) -> charts.Options:
+    swings = [
+        (one["input"], float(one["saving_at_minus_25_percent_usd"]), float(one["saving_at_plus_25_percent_usd"]))
+        for one in report["tornado"]
+    ]
+    return charts.tornado(swings, float(report["month"]["plan_saving_usd"]))
+
+
+def _words(report: dict[str, Any]) -> str:
+    caveats = "".join(f"<li>{escape(one)}</li>" for one in report["caveats"])
+    verdict = escape(markup.unbroken(report["verdict"].replace("-$", "−$")))
+    return f'<div class="be-verdict">{verdict}</div><ul class="be-caveats">{caveats}</ul>'
+
+
+def _tiles(found: dict[str, Any]) -> str:
+    report = found["report"]
     month, unit, owned = report["month"], report["unit"], report["owned"]
     per = f"per month of {month['hours']:.0f} h"
-    return [
-        markup.tile("Everything hosted", display.dollars(month["all_hosted_usd"]), f"{per} · {report['hosted']}"),
-        markup.tile("With this plan", display.dollars(month["plan_usd"]), f"{per} · {report['plan']}"),
-        markup.tile(
-            "Cheapest fleet",
-            markup.counted(month["best_replicas"], "GPU"),
-            f"{display.dollars(month['best_usd'])} {per}",
-        ),
-        markup.tile(
-            "Capacity used",
-            display.share(owned["utilisation"]),
-            capacity_note(owned),
-        ),
-        markup.tile(
-            "Pays above", display.share(unit["break_even_utilisation"]), "of its capacity; over 100 % means never"
-        ),
-    ]
+    return markup.tiles(
+        [
+            markup.tile("Everything hosted", display.dollars(month["all_hosted_usd"]), f"{per} · {report['hosted']}"),
+            markup.tile("With this plan", display.dollars(month["plan_usd"]), f"{per} · {report['plan']}"),
+            markup.tile(
+                "Cheapest fleet",
+                markup.counted(month["best_replicas"], "GPU"),
+                f"{display.dollars(month['best_usd'])} {per}",
+            ),
+            markup.tile(
+                "Capacity used",
+                display.share(owned["utilisation"]),
+                capacity_note(owned),
+            ),
+            markup.tile(
+                "Pays above", display.share(unit["break_even_utilisation"]), "of its capacity; over 100 % means never"
+            ),
+            *payback_tiles(found["payback"]),
+        ]
+    )
 
 
 def capacity_note(owned: dict[str, Any]) -> str:

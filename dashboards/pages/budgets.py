@@ -16,7 +16,7 @@ from dashboards.forms.marked_fields import MarkedFields
 from dashboards.forms.one_press import on_press
 from dashboards.forms.problem import WrongField, form_problem, form_word
 from dashboards.forms.typed_amounts import typed_usd
-from dashboards.frame import View, chart, confirm, grid, html, panel, refusal
+from dashboards.frame import Chart, View, confirm, grid, html, panel, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.list_page import LONGEST_FIND, MOST, ListPage, page_number, pages_of, typed_find
 from dashboards.markup import Cell, Column
@@ -311,7 +311,7 @@ async def _forecast(view: View, team: str | None, choice: str) -> None:
     history = [(one["day"], float(one["cost_usd"])) for one in found["history"]]
     ahead = [(o["day"], float(o["low_usd"]), float(o["expected_usd"]), float(o["high_usd"])) for o in found["days"]]
     said = "Daily spend and its forecast; the line below has the sum, and its numbers can be opened"
-    chart(charts.forecast(history, ahead), said, size="tall", numbers=lambda: days_table(found))
+    Chart(charts.forecast(history, ahead), said, size="tall", numbers=lambda: days_table(found))
     total = [display.dollars(found[f"total_{name}_usd"]) for name in ("low", "expected", "high")]
     html(
         f'<p class="be-note be-hint">The next {FORECAST_DAYS} days: {total[1]}, from {total[0]} to {total[2]} in nine '

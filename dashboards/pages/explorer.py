@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboards import certainty, charts, display, markup
 from dashboards.earlier import NOT_COMPARED, Compared, Earlier, change_cell, compared, earlier_of
-from dashboards.frame import View, chart, html, no_requests, panel
+from dashboards.frame import Chart, View, html, no_requests, panel
 from dashboards.markup import Cell, Column
 from dashboards.periods import Period, link, time_of
 from dashboards.row_order import Order, next_order, parse_order
@@ -120,7 +120,7 @@ def _spend_chart(
         if not any(float(row["cost_usd"]) for row in rows):
             html(certainty.nothing_spent(found["total"]))
         elif (over_time := points_over_time(rows, key_names)) is not None:
-            chart(charts.stacked_bars(over_time, each=time or "day"), said)
+            Chart(charts.stacked_bars(over_time, each=time or "day"), said)
         else:
             _lying_bars(rows[:MOST_BARS], key_names, said)
 
@@ -128,7 +128,7 @@ def _spend_chart(
 def _lying_bars(rows: list[dict[str, Any]], key_names: dict[str, str], said: str) -> None:
     names = [" · ".join(named(n, v, key_names) for n, v in row["group"].items()) for row in rows]
     size = "tall" if len(rows) > 10 else "short" if len(rows) < 4 else ""
-    chart(charts.rows(names, [float(row["cost_usd"]) for row in rows]), said, size=size)
+    Chart(charts.rows(names, [float(row["cost_usd"]) for row in rows]), said, size=size)
 
 
 def points_over_time(rows: list[dict[str, Any]], key_names: dict[str, str]) -> list[tuple[str, str, float]] | None:

@@ -10,7 +10,7 @@ from nicegui import ui
 from dashboards import certainty, charts, display, markup
 from dashboards.charts import COLOURS
 from dashboards.earlier import Earlier, earlier_of
-from dashboards.frame import View, chart, grid, html, no_requests, panel
+from dashboards.frame import Chart, View, grid, html, no_requests, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.markup import Cell, Column
 from dashboards.periods import Period
@@ -47,7 +47,7 @@ async def build(view: View) -> None:
     with panel(f"Spend per {found['bucket']} by model", f"US dollars, {view.period.phrase}, UTC."):
         points = [(p["start"], p["model"], float(p["cost_usd"])) for p in found["spend"]]
         if any(usd for _, _, usd in points):
-            chart(
+            Chart(
                 charts.stacked_bars(points, each=found["bucket"]),
                 "Spend over time by model; its numbers can be opened below it",
                 numbers=lambda: spend_table(found["spend"], found["bucket"]),

@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 from dashboards import charts, display, markup
-from dashboards.frame import View, chart, html, no_requests, panel
+from dashboards.frame import Chart, View, html, no_requests, panel
 from dashboards.periods import link, time_of
 
 OWN_BACKEND = "local"
@@ -26,7 +26,7 @@ async def build(view: View) -> None:
         points = [(p["start"], p["used_gpu_seconds"], p["paid_gpu_seconds"]) for p in found["hours"]]
         what = "GPU utilisation by the hour in per cent of paid time; its numbers can be opened below it"
         drawn = charts.used_and_paid(points, found["break_even_utilisation"])
-        chart(drawn, what, size="tall", numbers=lambda: hours_table(found["hours"], view, "Every hour"))
+        Chart(drawn, what, size="tall", numbers=lambda: hours_table(found["hours"], view, "Every hour"))
     with panel("Busiest hours"):
         html(_busiest(found["hours"], view))
         every_hour = markup.downloads("Every hour", lambda form: view.link(f"/export/utilisation.{form}"))

@@ -98,6 +98,10 @@ def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: 
     frame = browser.find_element(By.CSS_SELECTOR, ".be-lever .q-slider")
     assert frame.get_attribute("role") is None, "one slider, not one in another"
     before_now = handle.get_attribute("aria-valuenow")
+    charts = browser.find_elements(By.CLASS_NAME, "be-chart")
+    browser.find_element(By.CSS_SELECTOR, ".be-numbers summary").click()
+    rows = wait.until(lambda one: one.find_elements(By.CSS_SELECTOR, ".be-numbers tbody tr"))
+    numbers = rows[-1].text
     browser.execute_script("arguments[0].focus()", handle)
     ActionChains(browser).send_keys(Keys.ARROW_RIGHT * 12).perform()
     wait.until(lambda one: tile(one, "With this plan").text != before)
@@ -110,6 +114,8 @@ def test_a_slider_computes_break_even_again(browser: webdriver.Chrome, running: 
         return display.dollars(found["month"]["plan_usd"]) in tile(one, "With this plan").text
 
     wait.until(is_the_reports, "the tile shows another amount than the report")
+    assert [one.is_displayed() for one in charts] == [True, True], "drawn again, not anew"
+    wait.until(lambda one: one.find_elements(By.CSS_SELECTOR, ".be-numbers tbody tr")[-1].text not in (numbers, ""))
 
     def said(one: webdriver.Chrome) -> str:
         return one.find_element(By.CSS_SELECTOR, ".be-lever-value").text

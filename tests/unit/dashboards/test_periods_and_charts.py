@@ -205,13 +205,13 @@ def test_the_cost_curve_has_its_band_and_its_mark() -> None:
     assert options["series"][-1]["name"] in options["legend"]["data"]
     without = charts.cost_curves([{**point, "owned_low_usd": None, "owned_high_usd": None}], 1.0, None)
     assert len(without["series"]) == len(without["legend"]["data"]) == 2
-    assert "markPoint" not in without["series"][0]
+    assert without["series"][0]["markPoint"] == {"data": []}, "one that was drawn before goes"
 
 
 def test_a_crossing_beyond_the_curve_is_not_drawn() -> None:
     point = {"requests_per_day": 1.0, "hosted_usd": 2.0, "owned_usd": 3.0, "owned_low_usd": None}
     options = charts.cost_curves([point], 1.0, {"requests_per_day": 9.0, "hosted_usd_per_month": "18"})
-    assert "markPoint" not in options["series"][0]
+    assert options["series"][0]["markPoint"] == {"data": []}
 
 
 def test_the_mark_of_today_does_not_lie_over_the_axis_where_it_is_far_on_the_left() -> None:
