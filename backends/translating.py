@@ -22,7 +22,8 @@ from backends.endpoints.messages_events import (
     message_from_answer,
     messages_error_from,
 )
-from backends.endpoints.messages_format import chat_body_from_messages, keeps_reasoning, own_name
+from backends.endpoints.messages_format import chat_body_from_messages, keeps_reasoning
+from backends.endpoints.messages_tools import own_name
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
 from backends.endpoints.responses_format import chat_body_from_responses, is_taken_as_chat
 from backends.endpoints.responses_items import ResponseHead

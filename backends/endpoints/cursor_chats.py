@@ -5,7 +5,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.endpoints.messages_format import chat_messages
+from backends.endpoints.messages_blocks import chat_messages
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_tools import custom_of_chat
 from backends.formats.json_objects import Fields, decode_object, objects_of, text_of

@@ -4,7 +4,7 @@ from itertools import compress
 
 import msgspec
 
-from backends.endpoints.messages_format import without_billing_line
+from backends.endpoints.messages_blocks import without_billing_line
 from backends.formats.json_splice import ESCAPE
 from backends.protocol import Operation
 from backends.usage import NO_UNITS, Units
