@@ -147,7 +147,7 @@ class OpenAIStreamReader(StreamReader):
         if event.error is not None or event.kind == "error":
             raise self._failed(event.error)
         chunk = self._chunk((event,), data.replace(b"\n", b" "))
-        self.is_started = True
+        self._note(chunk)
         return [chunk]
 
     def join(self, events: deque[bytes]) -> Chunk | None:
@@ -166,7 +166,7 @@ class OpenAIStreamReader(StreamReader):
         if len(decoded) != count or _has_failure(decoded):
             return None
         chunk = self._chunk(decoded, lines)
-        self.is_started = True
+        self._note(chunk)
         for _ in decoded:
             events.popleft()
         return chunk
@@ -177,6 +177,10 @@ class OpenAIStreamReader(StreamReader):
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
         return super().end()
+
+    def _note(self, chunk: Chunk) -> None:
+        if chunk.has_output or chunk.finish_reason:
+            self.is_started = True
 
     def _decode(self, data: bytes) -> tuple[ChatEvent, bytes]:
         try:

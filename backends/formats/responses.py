@@ -146,7 +146,6 @@ class ResponsesStreamReader(StreamReader):
         super().__init__(backend)
         self._names = names
         self._has_text = False
-        self._has_output = False
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
@@ -156,11 +155,10 @@ class ResponsesStreamReader(StreamReader):
         response = part_of(event, "response")
         if kind in ("error", "response.failed"):
             error = response.get("error") if kind == "response.failed" else event.get("error", event)
-            raise failure_of(response, error, backend=self._backend, is_started=self._has_output)
+            raise failure_of(response, error, backend=self._backend, is_started=self.is_started)
         if response and self._names is not None:
             data = as_shown(data, response, self._names, backend=self._backend)
         payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
-        self.is_started = True
         if kind in ENDS:
             self.is_done = True
             return [_final(payload, response, is_started=self._has_text)]
@@ -168,7 +166,7 @@ class ResponsesStreamReader(StreamReader):
         characters = len(delta or "")
         has_output = bool(delta) or (kind == _BEGUN and text_of(part_of(event, "item"), "type") not in _EMPTY_AT_FIRST)
         self._has_text = self._has_text or characters > 0
-        self._has_output = self._has_output or has_output
+        self.is_started = self.is_started or has_output
         return [Chunk(payload, has_output=has_output, output_characters=characters)]
 
 

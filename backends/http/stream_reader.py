@@ -20,7 +20,8 @@ class StreamReader(ABC):
     def __init__(self, backend: str) -> None:
         self._backend = backend
         self.is_started = False
-        """A chunk has been produced: from now on a failure is StreamBroken."""
+        """The answer has begun: from now on a failure is StreamBroken, and silence is limited by the idle time. Until
+        then a model may be thinking, whatever has been told of the stream."""
         self.is_done = False
         """The answer is complete: no further events are read."""
 

@@ -141,7 +141,7 @@ def test_a_number_that_no_choice_has_is_not_remembered(index: int) -> None:
 ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
     ("nothing at all", [], UnreadableAnswer),
     ("only DONE", [b"[DONE]"], UnreadableAnswer),
-    ("an error of the provider's own form, then DONE", [{"code": "x", "message": "no"}, b"[DONE]"], StreamBroken),
+    ("an error of the provider's own form, then DONE", [{"code": "x", "message": "no"}, b"[DONE]"], UnreadableAnswer),
     ("DONE", [delta(content="x"), delta("stop"), b"[DONE]"], True),
     ("finish without DONE", [delta(content="x"), delta("stop")], True),
     ("finish, usage, no DONE", [delta(content="x"), delta("stop"), {"choices": [], "usage": USAGE}], True),
@@ -150,6 +150,7 @@ ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
     ("one of two choices finished", [choice(0), choice(1), choice(0, "stop")], StreamBroken),
     ("both finished", [choice(0), choice(1), choice(0, "stop"), choice(1, "length")], True),
     ("an error instead", [{"error": {"code": 429}}], RateLimited),
+    ("an error after a chunk that says nothing", [delta(content=""), {"error": {"code": 429}}], RateLimited),
     ("an error after output", [delta(content="x"), {"error": {"code": 429}}], StreamBroken),
     ("an error as vLLM once worded it", [{"object": "error", "message": "no", "code": 400}], UpstreamUnavailable),
     ("a finish that is an error", [delta(content="x"), delta("error")], StreamBroken),

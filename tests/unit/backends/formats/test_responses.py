@@ -118,9 +118,11 @@ BREAKS: list[tuple[list[Json], type[BackendError]]] = [
     ([EVENTS[0], FAILED], RateLimited),  # nothing was said yet
     ([EVENTS[0], {"type": "error", "error": {"code": "context_length_exceeded"}}], Untranslatable),
     ([{"type": "bad\nname"}], UnreadableAnswer),
-    ([EVENTS[0]], StreamBroken),
+    ([EVENTS[0]], UnreadableAnswer),
+    ([EVENTS[0], {"no": "type"}], UnreadableAnswer),
+    ([EVENTS[0], SAID], StreamBroken),
     ([EVENTS[0], SAID, FAILED], StreamBroken),
-    ([EVENTS[0], {"no": "type"}], StreamBroken),
+    ([EVENTS[0], SAID, {"no": "type"}], StreamBroken),
 ]
 
 

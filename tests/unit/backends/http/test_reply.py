@@ -7,13 +7,19 @@ import pytest
 
 from backends.errors import StreamBroken, StreamStalled, UnreadableAnswer, UpstreamTimeout, UpstreamUnavailable
 from backends.formats.openai import OpenAIStreamReader
+from backends.formats.responses import ResponsesStreamReader
 from backends.http.reply import MOST, StreamReply, TimedResponse
+from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk, Timeouts
 from tests.virtual_time import now, run
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"w"},"finish_reason":null}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 BEAT = b": ping\n\n"
+HEAD = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+CREATED = b'data: {"type":"response.created","response":{}}\n\n'
+SAID = b'data: {"type":"response.output_text.delta","delta":"w"}\n\n'
+COMPLETED = b'data: {"type":"response.completed","response":{"status":"completed"}}\n\n'
 
 
 class Paced:
@@ -44,12 +50,17 @@ class Paced:
 
 
 async def collect(
-    pieces: Sequence[tuple[float, bytes]], *, first_byte_seconds: float, idle_seconds: float, pause: float = 0.0
+    pieces: Sequence[tuple[float, bytes]],
+    *,
+    first_byte_seconds: float,
+    idle_seconds: float,
+    pause: float = 0.0,
+    reader: StreamReader | None = None,
 ) -> list[Chunk]:
     """Reads all chunks, pausing after each."""
     timeouts = Timeouts(first_byte_seconds=first_byte_seconds, idle_seconds=idle_seconds)
     timed = TimedResponse(Paced(pieces), "b", timeouts, now())
-    reply = StreamReply(timed, OpenAIStreamReader("b", wants_usage_chunk=False), "b")
+    reply = StreamReply(timed, reader or OpenAIStreamReader("b", wants_usage_chunk=False), "b")
     chunks: list[Chunk] = []
     try:
         async for chunk in reply:
@@ -60,12 +71,14 @@ async def collect(
     return chunks
 
 
-def ends_at(pieces: Sequence[tuple[float, bytes]], error: type[Exception], **seconds: float) -> float:
+def ends_at(
+    pieces: Sequence[tuple[float, bytes]], error: type[Exception], *, first_byte_seconds: float, idle_seconds: float
+) -> float:
     """The second at which the answer was given up."""
 
     async def given_up() -> float:
         with pytest.raises(error):
-            await collect(pieces, **seconds)
+            await collect(pieces, first_byte_seconds=first_byte_seconds, idle_seconds=idle_seconds)
         return now()
 
     return run(given_up)
@@ -93,6 +106,21 @@ def test_heartbeats_keep_an_answer_alive_that_has_begun() -> None:
 def test_heartbeats_do_not_put_off_the_first_bytes_deadline() -> None:
     beats = [*[(1.0, BEAT)] * 40, (1.0, EVENT), (0.0, END)]
     assert ends_at(beats, UpstreamTimeout, first_byte_seconds=5.5, idle_seconds=2) == pytest.approx(5.5)
+
+
+@pytest.mark.parametrize(
+    ("reader", "pieces"),
+    [
+        (OpenAIStreamReader("b", wants_usage_chunk=False), [(0.1, HEAD), (4.0, EVENT), (1.0, END)]),
+        (ResponsesStreamReader("b"), [(0.1, CREATED), (4.0, SAID), (1.0, COMPLETED)]),
+    ],
+)
+def test_a_model_may_think_in_silence_after_a_stream_has_told_no_more_than_its_id(
+    reader: StreamReader, pieces: Sequence[tuple[float, bytes]]
+) -> None:
+    """OpenAI's do, for minutes, after `response.created`."""
+    chunks = run(lambda: collect(pieces, first_byte_seconds=5, idle_seconds=2, reader=reader))
+    assert chunks[-1].is_done
 
 
 def test_a_slow_caller_is_not_a_stalled_upstream() -> None:
