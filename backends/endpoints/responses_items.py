@@ -69,7 +69,13 @@ class ResponseHead:
         return "summary_text" if part_of(self.asked, "reasoning").get("summary") in SUMMARIES else "reasoning_text"
 
     def document(
-        self, model: str, output: list[Fields], status: Status, usage: Usage | None, *, reason: str | None = None
+        self,
+        model: str,
+        output: list[Fields],
+        status: Status | Literal["failed"],
+        usage: Usage | None,
+        *,
+        reason: str | None = None,
     ) -> Fields:
         """The response. `reason` says why it is incomplete."""
         tools = self.asked.get("tools")

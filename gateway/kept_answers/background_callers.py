@@ -125,7 +125,7 @@ class BackgroundStream:
         """An end that no upstream sent. Its caller hears it from `end`, as whoever fetches the response does."""
         if kind == _INCOMPLETE:
             self.outcome = "incomplete"
-        else:
+        elif kind != FAILED:  # which says the same again
             self.why = BreakevenError(text_of(decode_object(data) or {}, "message") or "")
 
     async def _is_unwanted(self) -> bool:

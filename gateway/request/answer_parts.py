@@ -69,7 +69,7 @@ def stream_error(run: Run, error: BackendError) -> bytes:
         return content_error_event(502, message)
     told = {"message": message, "type": "server_error", "param": None, "code": "stream_broken"}
     if run.view.operation == "responses":
-        return responses_error(told)
+        return responses_error(told, number=ABOVE_EVERY_EVENT - 1) + _responses_failure(run, message)
     return b"data: " + msgspec.json.encode({"error": told}) + b"\n\n"
 
 
@@ -78,6 +78,21 @@ def responses_error(error: dict[str, str | None], *, number: int = ABOVE_EVERY_E
     beside = {name: error[name] for name in ("code", "message", "param")}
     event = {"type": "error", "sequence_number": number, **beside, "error": error}
     return b"event: error\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _responses_failure(run: Run, message: str) -> bytes:
+    """Codex passes over `error` and reads this; OpenAI's clients raise nothing for it."""
+    failed = _responses_head(run).document(run.candidate.name, [], "failed", None)
+    return _responses_event("response.failed", failed | {"error": {"code": "server_error", "message": message}})
+
+
+def _responses_head(run: Run) -> ResponseHead:
+    return ResponseHead(f"resp_{run.intent.request_id}", run.intent.accepted_at_us // 1_000_000, {})
+
+
+def _responses_event(kind: str, response: dict[str, object]) -> bytes:
+    event = {"type": kind, "sequence_number": ABOVE_EVERY_EVENT, "response": response}
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode(event))
 
 
 def budget_end(run: Run) -> bytes:
@@ -103,13 +118,8 @@ def budget_end(run: Run) -> bytes:
 
 def _responses_end(run: Run) -> bytes:
     """The same in the Responses API. Its output is empty: the text was in earlier events and is not buffered."""
-    head = ResponseHead(f"resp_{run.intent.request_id}", run.intent.accepted_at_us // 1_000_000, {})
-    event = {
-        "type": "response.incomplete",
-        "sequence_number": ABOVE_EVERY_EVENT,
-        "response": head.finished(run.candidate.name, [], "length", None),
-    }
-    return b"event: response.incomplete\ndata: " + msgspec.json.encode(event) + b"\n\n"
+    incomplete = _responses_head(run).finished(run.candidate.name, [], "length", None)
+    return _responses_event("response.incomplete", incomplete)
 
 
 def rejection(error: UpstreamRejected) -> UpstreamFailed:
