@@ -158,6 +158,9 @@ def show(view: ReconciliationView, console: Console) -> None:
         f"{view.provider}, {view.first_day} to {view.last_day}: ours {show_exact_usd(view.our_usd)}, "
         f"theirs {show_exact_usd(view.their_usd)}, difference {show_exact_usd(view.difference_usd)}{share}: {verdict}."
     )
+    parts = (f"{what} {show_exact_usd(usd) if usd else 'not in USD'}" for what, usd in view.left_out_usd.items())
+    if left_out := ", ".join(parts):
+        console.print(f"Left out of their bill: {left_out}.")
 
 
 def our_cell(row: ReconciledRow) -> str:

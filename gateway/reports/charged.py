@@ -22,7 +22,8 @@ class UnknownExport(ValueError):
 class Charged:
     """One provider's model on one UTC day. `model` is the provider's name for it, empty if it gives none. For calls of
     the provider's own tools, `model` is the tool's name and `tool` is what the books count them as. With `is_meter`,
-    `model` is the name of a cloud's meter, which has the model's in it."""
+    `model` is the name of a cloud's meter, which has the model's in it. `is_left_out`: it is for no model, and
+    `model` says for what."""
 
     day: date
     model: str
@@ -32,10 +33,11 @@ class Charged:
     output_tokens: int | None = None
     tool: Tool | None = None
     is_meter: bool = False
+    is_left_out: bool = False
 
 
 Line = tuple[date | None, Charged | None]
-"""The day that a line shows to be covered, if it does, and what it charges for a model, if it does."""
+"""The day that a line shows to be covered, if it does, and what it charges, if anything."""
 
 
 def model_key(name: str) -> str:
@@ -63,6 +65,15 @@ def added_up(lines: Iterable[Charged]) -> tuple[Charged, ...]:
         key = (line.day, model_key(line.model))
         sums[key] = line if key not in sums else _plus(sums[key], line)
     return tuple(replace(sums[key], model=key[1]) for key in sorted(sums))
+
+
+def left_out(lines: Iterable[Charged]) -> dict[str, int | None]:
+    """What is charged for other things, in pico-USD, by what they are; None if it is not known in USD."""
+    costs: dict[str, list[int | None]] = {}
+    for line in lines:
+        costs.setdefault(line.model, []).append(line.cost_pico_usd)
+    sums = {what: None if None in known else sum(filter(None, known)) for what, known in sorted(costs.items())}
+    return {what: cost for what, cost in sums.items() if cost != 0}
 
 
 def _plus(one: Charged, other: Charged) -> Charged:

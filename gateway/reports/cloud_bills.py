@@ -22,6 +22,8 @@ from gateway.reports.charged import Charged, Line, Tool, UnknownExport, pico_of
 Row = Mapping[str, Any]
 """By names as `plain` writes them."""
 CREDIT = "credit"
+TAXES = "taxes"
+OTHER_SERVICES = "other services"
 USAGE = ("usage", "regular")
 """How kinds of rows end that are no taxes, fees, refunds or the like; Google's are `regular`."""
 EDITION = " (Amazon Bedrock Edition)"
@@ -142,14 +144,12 @@ def _covered(day: date, kind: str) -> date | None:
     return day if kind.lower().endswith(USAGE) else None
 
 
-def _charged(
-    day: date, service: str, meter: str, cost: int | None, kind: str, *, is_long: bool = False
-) -> Charged | None:
-    """None for other services and for taxes. A credit belongs to no model."""
+def _charged(day: date, service: str, meter: str, cost: int | None, kind: str, *, is_long: bool = False) -> Charged:
+    """A credit belongs to no model."""
     if not (MODELS.search(service) or ("vertex" in service.lower() and PREDICTIONS.search(meter))):
-        return None
+        return Charged(day, OTHER_SERVICES, cost, is_left_out=True)
     if kind.lower() == "tax":
-        return None
+        return Charged(day, TAXES, cost, is_left_out=True)
     if cost is None:
         raise UnknownExport("amounts are not in USD, and no column has them in USD; export them in USD")
     if is_long and kind == "Usage":

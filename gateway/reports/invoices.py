@@ -24,7 +24,7 @@ from decimal import Decimal
 from typing import Any
 
 from gateway.money import PICO_PER_USD
-from gateway.reports.charged import Charged, Line, Tool, UnknownExport, added_up, model_key, pico_of
+from gateway.reports.charged import Charged, Line, Tool, UnknownExport, added_up, left_out, model_key, pico_of
 from gateway.reports.cloud_bills import cloud_reader, flat, plain
 
 PICO_PER_CENT = PICO_PER_USD // 100
@@ -53,10 +53,11 @@ MOST_COLUMNS = 1000
 @dataclass(frozen=True, slots=True)
 class Export:
     """Lines ordered by day and model, and the days covered; days at either end may have no line. A cloud's refunds may
-    be of other days."""
+    be of other days. `left_out`: what it charges for other things, by what they are (None: not known in USD)."""
 
     days: tuple[date, ...]
     lines: tuple[Charged, ...]
+    left_out: Mapping[str, int | None]
 
 
 def parse_export(*texts: str) -> Export:
@@ -69,12 +70,13 @@ def parse_export(*texts: str) -> Export:
         if isinstance(error, UnknownExport):
             raise
         raise UnknownExport(f"a line cannot be read: {type(error).__name__} {error}") from error
-    lines = [line for _, line in read if line is not None]
+    charged = [line for _, line in read if line is not None]
+    lines = [line for line in charged if not line.is_left_out]
     # Compared with such an export, all our models would look unbilled.
     if lines and not any(line.model and line.tool is None for line in lines):
         raise UnknownExport(f"no line of it names a model; {GROUPED}")
     days = {day for day, _ in read if day is not None} or {line.day for line in lines}
-    return Export(tuple(sorted(days)), added_up(lines))
+    return Export(tuple(sorted(days)), added_up(lines), left_out(line for line in charged if line.is_left_out))
 
 
 def _read(text: str, *, is_last: bool) -> Iterator[Line]:

@@ -35,6 +35,7 @@ class Compared:
     last_day: date
     rows: tuple[Reconciled, ...]
     names: dict[tuple[date, str], tuple[str, ...]]
+    left_out: Mapping[str, int | None]
 
 
 class ReconcileService:
@@ -77,11 +78,13 @@ class ReconcileService:
                 )
         if not lines:  # all our models would look unbilled
             raise InvalidRequest("No line of the export is of the days from `since` to `until`.", param="since")
+        other_days = sum(line.cost_pico_usd or 0 for line in theirs.lines if not first <= line.day < end)
+        beside = {"other days": other_days} if other_days else {}
         period = (start_of_day_us(first), start_of_day_us(end))
         query = SumsQuery(*period, ("day", "upstream_model"), {"provider": provider, "is_simulated": "false"})
         sums, priced_as = await self._store.sums(query), self._priced_as(provider)
         rows, names = await asyncio.to_thread(_reconciled, sums, lines, priced_as, named or {})
-        return Compared(provider, first, end - timedelta(days=1), rows, names)
+        return Compared(provider, first, end - timedelta(days=1), rows, names, beside | dict(theirs.left_out))
 
 
 def unbookable(compared: Compared) -> int:
@@ -130,6 +133,7 @@ def view_of(compared: Compared) -> ReconciliationView:
         difference_usd=known_usd(difference),
         difference_share=None if not theirs or difference is None else difference / abs(theirs),
         agrees=None if theirs is None else agrees(ours, theirs),
+        left_out_usd={what: known_usd(cost) for what, cost in compared.left_out.items()},
         rows=[_row(row) for row in rows],
     )
 
@@ -152,6 +156,11 @@ def _renamed(lines: Sequence[Charged], named: Mapping[str, str], ours: set[str])
     for name in sorted(set(keys.values()) - ours):
         problem = f"no model of ours is called {name!r} on these days; they are {', '.join(sorted(ours)) or '(none)'}"
         raise InvalidRequest(f"{problem}.", param="named")
+    there = {model_key(line.model) for line in lines}
+    for name in named:
+        if model_key(name) not in there:
+            has = ", ".join(sorted(there - ours)) or "no name that we do not know"
+            raise InvalidRequest(f"nothing in the export is called {name!r}; it has {has}.", param="named")
     return [replace(line, model=keys.get(model_key(line.model), line.model)) for line in lines]
 
 

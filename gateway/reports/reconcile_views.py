@@ -45,7 +45,9 @@ class ReconciledRow(BaseModel):
 
 
 class ReconciliationView(BaseModel):
-    """`agrees`: the totals differ by at most 0.5 % or one cent; null if the export has no amounts."""
+    """`agrees`: the totals differ by at most 0.5 % or one cent; null if the export has no amounts. `left_out_usd`: what
+    the export charges for anything else (taxes, a cloud's other services, other days), by what it is; no total here has
+    it. Null if it is not known in USD."""
 
     provider: str
     first_day: date
@@ -55,6 +57,7 @@ class ReconciliationView(BaseModel):
     difference_usd: str | None
     difference_share: float | None
     agrees: bool | None
+    left_out_usd: dict[str, str | None]
     rows: list[ReconciledRow]
 
 

@@ -245,6 +245,9 @@ def test_reconcile_reads_the_parts_of_a_clouds_bill_gzipped_or_not(tmp_path: Pat
     other.write_text(CUR + row.replace("0.5", "0.25"))
     view = json.loads(run_cli("reconcile", str(one), str(other), "--provider", "bedrock", "--json"))
     assert [(row["model"], row["their_usd"]) for row in view["rows"]] == [("claude4-6sonnet", "0.750000000000")]
+    other.write_text(CUR + row + row.replace("AmazonBedrock", "AmazonS3"))
+    said = run_cli("reconcile", str(other), "--provider", "bedrock")
+    assert "Left out of their bill: other services $0.500000000000." in said
     asked = ("reconcile", str(other), "--provider", "bedrock", "--named")
     with pytest.raises(InvalidRequest, match=r"no model of ours is called 'x' on these days; they are \(none\)"):
         run_cli(*asked, "claude4-6sonnet=x")

@@ -8,7 +8,7 @@ import pytest
 from gateway.errors import InvalidRequest
 from gateway.reports.charged import Charged, UnknownExport
 from gateway.reports.invoices import parse_export
-from gateway.reports.reconcile_service import ReconcileService
+from gateway.reports.reconcile_service import ReconcileService, view_of
 from tests.unit.gateway.api.memory_stores import NoSums
 
 DAY = date(2026, 11, 3)
@@ -228,6 +228,27 @@ async def test_a_refund_of_an_earlier_day_does_not_make_its_month_look_unbilled(
     assert (await service.compare("bedrock", CUR2 + REFUND, october)).first_day == october
     assert (await service.compare("bedrock", CUR2 + REFUND, DAY)).first_day == DAY
     assert parse_export(CUR2_COLUMNS + REFUND).days == (october,)
+
+
+@pytest.mark.parametrize(
+    ("export", "days", "theirs", "left_out"),
+    [
+        (CUR2, (None, None), "0.300030000000", {"other services": "10.000000000000", "taxes": "9.000000000000"}),
+        (
+            CUR2 + REFUND,
+            (DAY, NEXT),
+            "0.300030000000",
+            {"other days": "-1.000000000000", "other services": "10.000000000000", "taxes": "9.000000000000"},
+        ),
+        (AZURE, (None, None), "5.080000000000", {"other services": None}),
+        (json.dumps(GOOGLE[:2]), (None, None), "0.050001500000", {}),
+    ],
+)
+async def test_what_is_not_compared_is_said_so_that_the_bill_adds_up(
+    export: str, days: tuple[date | None, date | None], theirs: str, left_out: dict[str, str | None]
+) -> None:
+    view = view_of(await ReconcileService(NoSums()).compare("bedrock", export, *days))
+    assert (view.their_usd, view.left_out_usd) == (theirs, left_out)
 
 
 def test_the_same_file_twice_is_refused() -> None:
