@@ -93,7 +93,7 @@ async def open_state(*, is_looking: bool = False) -> AsyncGenerator[State]:
     database = open_database(deployment.database_url)
     try:
         if is_looking:
-            await _require_newest(database)
+            await require_newest(database)
         elif await schema_there(database) != newest_revision():  # migrating waits for writers
             await migrate_engine(database)
         await require_pepper(database, home)
@@ -130,7 +130,8 @@ def ask_reports(question: Callable[[ReportServices], Awaitable[Answer]]) -> Answ
     return ask(answer)
 
 
-async def _require_newest(database: AsyncEngine) -> None:
+async def require_newest(database: AsyncEngine) -> None:
+    """Raises StateError, or NoSchema if `breakeven serve` will mend it."""
     present, newest = await schema_there(database), newest_revision()
     if present is None:
         raise NoSchema("without tables yet: `breakeven serve` makes them", is_empty=True)

@@ -86,12 +86,16 @@ def _curve_or_assumed(home: Home) -> MeasuredEngine:
 
 def load_environment_settings(home: Home, environ: Mapping[str, str] = os.environ) -> Settings:
     """The configuration file; addresses that contain secrets may be set in the environment, which takes precedence."""
+    return with_environment(load_settings(home), environ)
+
+
+def with_environment(settings: Settings, environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings with the addresses in the environment. Raises ConfigurationError."""
     given: dict[str, object] = {
         name: _address(check, variable, environ[variable])
         for name, variable, check in ENVIRONMENT_ADDRESSES
         if environ.get(variable)
     }
-    settings = load_settings(home)
     if environ.get(WEBHOOK_VARIABLE):
         webhook = _address(parse_http_url, WEBHOOK_VARIABLE, environ[WEBHOOK_VARIABLE])
         given["notices"] = settings.notices.model_copy(update={"webhook": webhook})

@@ -65,7 +65,13 @@ def configure_sqlite(engine: Engine) -> None:
 
     event.listen(engine, "connect", configure)
     event.listen(engine, "begin", begin)
-    tell_when_down(engine)
+    tell_when_down(engine, _dial)
+
+
+def _dial(dialect: Any, arguments: Any, options: Any) -> Any:
+    """Where aiosqlite cannot open a file, it leaves a thread behind, whose traceback follows a command's last word."""
+    sqlite3.connect(*arguments, **options).close()
+    return dialect.connect(*arguments, **options)
 
 
 def _switch_to_wal(cursor: Any) -> None:

@@ -22,9 +22,9 @@ from gateway.cli.doctor.finding import Finding, attempt
 from gateway.cli.doctor.settings_checks import judge, notices, prompt_caching, provider_keys
 from gateway.cli.gateway_metrics import samples
 from gateway.cli.options import AsJson
-from gateway.cli.state import NoSchema, open_state
+from gateway.cli.state import NoSchema, require_newest
 from gateway.clock import now_us
-from gateway.composition.deployment import load_deployment, load_environment_settings
+from gateway.composition.deployment import load_deployment, load_environment_settings, with_environment
 from gateway.config.engine_curve import load_engine_curve
 from gateway.config.home import Home, find_home
 from gateway.config.settings import Settings
@@ -33,7 +33,9 @@ from gateway.errors import BreakevenError, StateError
 from gateway.extras import install_command
 from gateway.instants import HOUR_US, moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
-from gateway.storage.database import require_undamaged, require_writable
+from gateway.storage.database import open_database, require_undamaged, require_writable
+from gateway.storage.pepper import require_pepper, require_same_pepper
+from gateway.storage.sql.reports import SqlReports
 
 TRIED = "{breakeven}:doctor"
 TRIAL = "redis.call('INFO', 'server') return redis.call('SET', KEYS[1] .. ':beside', '', 'PX', 1000)"
@@ -123,12 +125,13 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
         yield attempt("throughput curve", lambda: _curve(home), "`breakeven bench engine`")
     fix = "set the variable or edit the file that it names, then `breakeven check`"
     yield (configuration := attempt("configuration", lambda: _configuration(home), fix))
-    if configuration.is_ok:  # otherwise the finding above says what is wrong
+    if settings is not None and configuration.is_ok:  # otherwise the finding above says what is wrong
         booked: list[tuple[int, int] | None] = []
-        fix = "do what it says, or correct `database` in breakeven.yaml"
-        yield attempt("database", lambda: _database(home, booked), fix)
+        fix = "do what it says, or correct `database` in breakeven.yaml or BREAKEVEN_DATABASE_URL"
+        yield attempt("database", lambda: _database(home, settings.database, booked), fix)
         yield from (_clock(one[1]) for one in booked if one and one[1] - HOUR_US > now_us())
-        yield attempt("redis", lambda: _redis(home), "start it, mend what it says or correct `redis` in breakeven.yaml")
+        fix = "start it, mend what it says or correct `redis` in breakeven.yaml or BREAKEVEN_REDIS_URL"
+        yield attempt("redis", lambda: _redis(settings.redis), fix)
     yield provider_keys(settings)
     if asks and configuration.is_ok and home.config_file.exists():
         yield from ask_backends(load_deployment(home))
@@ -155,11 +158,15 @@ def _reader() -> Finding:
 
 
 def _settings(home: Home) -> Settings | None:
-    """None if there are none yet, or if they cannot be read, which another check reports."""
+    """Before a first start those that it will have; None if they cannot be read, which another check reports."""
     try:
-        return load_environment_settings(home) if home.config_file.exists() else None
+        return _read_settings(home)
     except BreakevenError:
         return None
+
+
+def _read_settings(home: Home) -> Settings:
+    return load_environment_settings(home) if home.config_file.exists() else with_environment(Settings())
 
 
 def _is_installed(module: str) -> bool:
@@ -176,6 +183,7 @@ def _curve(home: Home) -> str:
 
 def _configuration(home: Home) -> str:
     if not home.config_file.exists():
+        _read_settings(home)
         return "none yet; `breakeven serve` writes a first one"
     deployment = load_deployment(home)
     return f"{home.config_file} is valid, {counted(len(deployment.catalogue.models(deployment.rules)), 'model')}"
@@ -193,16 +201,23 @@ def _clock(end_us: int) -> Finding:
     )
 
 
-def _database(home: Home, booked: list[tuple[int, int] | None]) -> str:
+def _database(home: Home, url: str | None, booked: list[tuple[int, int] | None]) -> str:
     """Appends to `booked` when the first and the last requests in the books were."""
-    if not home.config_file.exists():
+    if url is None and not home.config_file.exists():
         return "made by `breakeven serve`"
 
     async def seen() -> tuple[int, int] | None:
-        async with open_state(is_looking=True) as state:
-            await require_undamaged(state.database)
-            await require_writable(state.database)
-            return await state.reports.first_and_last_us()
+        database = open_database(url or home.database_url)
+        try:
+            await require_newest(database)
+            await require_pepper(database, home)
+            if home.has_pepper:
+                await require_same_pepper(database, home)
+            await require_undamaged(database)
+            await require_writable(database)
+            return await SqlReports(database).first_and_last_us()
+        finally:
+            await database.dispose()
 
     try:
         found = asyncio.run(seen())
@@ -217,8 +232,7 @@ def _database(home: Home, booked: list[tuple[int, int] | None]) -> str:
     return f"reachable, with requests since {moment_of(found[0]):%Y-%m-%d}" if found else "reachable, no request yet"
 
 
-def _redis(home: Home) -> str:
-    url = load_environment_settings(home).redis if home.config_file.exists() else None
+def _redis(url: str | None) -> str:
     if url is None:
         return "not configured; more than one worker or replica needs it"
     if not _is_installed("redis"):
@@ -248,7 +262,8 @@ def _redis(home: Home) -> str:
 
 def _classifier(home: Home, url: str) -> str:
     """The classifier in force. Raises OSError if a running gateway raises alarms about it."""
-    active = ClassifierVersions(home.classifier_directory).history()[-1]
+    versions = ClassifierVersions(home.classifier_directory)
+    versions.require(active := versions.history()[-1])
     what = f"{active.artefact} + {active.correction or 'no correction'}"
     try:
         found = samples(url, DRIFT, ALARMS)

@@ -43,7 +43,8 @@ def _journal(home: Home) -> Finding:
     try:
         refusal = why_no_kernel(home.root)
     except OSError as error:
-        return Finding("journal", False, f"{home.root} cannot be synced: {error}", "set BREAKEVEN_HOME to a local disk")
+        fix = "set BREAKEVEN_HOME to a local disk on which this user may write"
+        return Finding("journal", False, f"{home.root} cannot be synced: {error}", fix)
     folders = (home.journal_directory, *home.journal_directory.glob("worker-*"))
     closed = [folder for folder in folders if folder.exists() and not os.access(folder, os.W_OK | os.X_OK)]
     if closed:

@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import socket
 import sqlite3
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
+import aiosqlite.core
 import pytest
 
 from gateway.cli.address import remember_address
@@ -20,6 +24,7 @@ from gateway.limits.counters import CountersDown
 from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.counters import RedisCounters, connect
 from gateway.storage.sql.notices import SqlNotices
+from gateway.stores import NewKey
 from tests.homes import new_home
 from tests.newest_schema import make_newest_file
 from tests.redis_server import RedisServer
@@ -33,6 +38,30 @@ def test_before_the_first_start_only_the_gateway_is_missing(home: Home) -> None:
     assert [name for name, one in checks.items() if not one.is_ok and one.fix] == ["gateway"]
     assert "nothing answers at http://127.0.0.1:" in checks["gateway"].detail
     assert "`breakeven serve`" in checks["state"].detail
+
+
+def test_before_the_first_start_addresses_in_the_environment_are_tried(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers have no other: doctor called Redis "not configured", and the database "made by `breakeven serve`"."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        nowhere = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setenv("BREAKEVEN_DATABASE_URL", f"postgresql://nobody@{nowhere}/none")
+        monkeypatch.setenv("BREAKEVEN_REDIS_URL", f"redis://{nowhere}/0")
+        monkeypatch.setenv("BREAKEVEN_NOTICES_WEBHOOK", f"http://{nowhere}/")
+        checks = found(home)
+    assert "cannot use the database" in checks["database"].detail
+    assert "BREAKEVEN_DATABASE_URL" in str(checks["database"].fix)
+    assert "does not answer" in checks["redis"].detail
+    assert "BREAKEVEN_REDIS_URL" in str(checks["redis"].fix)
+    assert checks["kept responses"].detail == "in Redis"
+    assert "a webhook is told" in checks["notices"].detail
+    monkeypatch.setenv("BREAKEVEN_REDIS_URL", "http://here")
+    wrong = found(home)["configuration"]
+    assert not wrong.is_ok
+    assert wrong.detail.startswith("BREAKEVEN_REDIS_URL: must begin with redis://")
+    assert not home.root.exists()
 
 
 def test_before_the_first_start_the_gateway_is_looked_for_where_it_would_be_started(home: Home) -> None:
@@ -70,6 +99,41 @@ def test_a_home_has_a_database_that_answers(home: Home) -> None:
     assert checks["journal"].fix is None
     assert checks["redis"].is_ok
     assert "not configured" in checks["redis"].detail
+
+
+def test_what_a_start_would_refuse_is_a_finding(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    new_home(home.root)
+    make_newest_file(home.root / "breakeven.db")
+
+    async def make_key() -> None:
+        async with open_state() as state:
+            await state.keys.create(NewKey(name="app"), author="test")
+
+    asyncio.run(make_key())
+    home.classifier_directory.mkdir()
+    history = [{"artefact": "shipped"}, {"artefact": "aaaa", "why": "adapted", "at_us": 1}]
+    (home.classifier_directory / "active.json").write_text(json.dumps(history))
+    monkeypatch.setenv("BREAKEVEN_PEPPER", "5a" * 32)
+    checks = found(home)
+    assert not checks["database"].is_ok
+    assert "BREAKEVEN_PEPPER is not what the API keys of this database were made with" in checks["database"].detail
+    assert not checks["classifier"].is_ok
+    assert "artefacts/aaaa/manifest.json cannot be read" in checks["classifier"].detail
+
+
+def test_a_file_that_cannot_be_opened_is_one_sentence(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver's thread was left behind, and ended in a traceback in the middle of what doctor says."""
+    new_home(home.root)
+    (home.root / "breakeven.db").mkdir()
+    started: list[object] = []
+
+    def start(**options: Any) -> Thread:
+        started.append(options)
+        return Thread(**options)
+
+    monkeypatch.setattr(aiosqlite.core, "Thread", start)
+    assert "unable to open database file" in found(home)["database"].detail
+    assert started == [], "it may outlive the event loop"
 
 
 def test_a_clock_that_is_behind_the_books_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
