@@ -99,7 +99,7 @@ class KeyStore(Protocol):
 @dataclass(frozen=True, slots=True)
 class ClassifierChoice:
     """A change of the classifier in force, and its audit record. `history`: JSON of every choice up to this one;
-    `number` is one more than the last change's."""
+    `number` is one more than the last change's. Of artefacts, the files of `artefacts` alone stay in the database."""
 
     number: int
     history: str
@@ -108,6 +108,7 @@ class ClassifierChoice:
     action: str
     subject: str
     reason: str
+    artefacts: Collection[str]
 
 
 class ClassifierStore(Protocol):

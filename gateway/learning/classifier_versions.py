@@ -6,7 +6,6 @@ Versions never change; `active.json` is replaced atomically, so readers see the 
 import fcntl
 import json
 import shutil
-import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from gateway.whole_file import write_whole
 
 SHIPPED = "shipped"
 PART = ".part"
+PARTS = (WEIGHTS, VOCABULARY, MANIFEST)
 UNTIL = "until_us"
 """In a correction's facts: when the last request that taught it was accepted."""
 
@@ -89,7 +89,7 @@ class ClassifierVersions:
         """The files of a stored artefact and of a correction, by their path in this directory."""
         paths = [] if correction is None else [f"corrections/{correction}.json"]
         if artefact != SHIPPED:
-            paths += [f"artefacts/{artefact}/{name}" for name in (WEIGHTS, VOCABULARY, MANIFEST)]
+            paths += [f"artefacts/{artefact}/{name}" for name in PARTS]
         try:
             return {path: (self._directory / path).read_bytes() for path in paths}
         except OSError as error:
@@ -116,11 +116,10 @@ class ClassifierVersions:
 
     def keep_artefact(self, name: str, files: Mapping[str, bytes]) -> None:
         """Stores an artefact from elsewhere. Raises StateError if it is not that one, or not whole."""
-        with tempfile.TemporaryDirectory(dir=_made(self._directory), prefix="fetched-") as folder:
-            for path, content in files.items():
-                Path(folder, Path(path).name).write_bytes(content)
-            if self.add_artefact(Path(folder)) != name:
-                raise StateError(f"what the database keeps as the artefact {name} is another one: promote it again")
+        kept = self._directory / "artefacts" / name
+        with self._alone():
+            if not _is_whole(kept):
+                _write_artefact({Path(path).name: content for path, content in files.items()}, kept)
 
     def correction(self, name: str) -> Correction:
         return self._correction(name)[0]
@@ -143,15 +142,11 @@ class ClassifierVersions:
 
     def add_artefact(self, folder: Path) -> str:
         """Stores a copy of a trained or adapted artefact. Raises StateError if it is not valid."""
-        try:
-            name = read_artefact(folder).sha256[:16]
-            load_artefact(folder)
-        except ArtefactError as error:
-            raise StateError(str(error)) from error
+        name = _name_of(folder)
         kept = self._directory / "artefacts" / name
         with self._alone():
             if not _is_whole(kept):  # an artefact in force is never overwritten
-                _copy_whole(folder, kept)
+                _write_artefact({part: (folder / part).read_bytes() for part in PARTS}, kept)
         return name
 
     def open(self) -> Classifier:
@@ -204,20 +199,33 @@ def _is_whole(folder: Path) -> bool:
     return True
 
 
-def _copy_whole(folder: Path, kept: Path) -> None:
-    """Copies atomically, replacing a damaged copy and removing remains of a killed one. The caller must hold the lock.
-    Raises StateError."""
+def _name_of(folder: Path) -> str:
+    """Raises StateError if it is not a valid artefact."""
+    try:
+        name = read_artefact(folder).sha256[:16]
+        load_artefact(folder)
+    except ArtefactError as error:
+        raise StateError(str(error)) from error
+    return name
+
+
+def _write_artefact(files: Mapping[str, bytes], kept: Path) -> None:
+    """Written whole or not at all, replacing a damaged copy and removing remains of a killed one. The caller must hold
+    the lock. Raises StateError, also if it is not the artefact of that name."""
     part = kept.with_name(kept.name + PART)
     for left in kept.parent.glob(f"*{PART}"):
         shutil.rmtree(left, ignore_errors=True)
     try:
         part.mkdir(parents=True)
-        for name in (WEIGHTS, VOCABULARY, MANIFEST):
-            write_whole(part / name, (folder / name).read_bytes())
+        for name, content in files.items():
+            write_whole(part / name, content)
+        if _name_of(part) != kept.name:
+            raise StateError(f"these are the files of another artefact than {kept.name}: promote that again")
         shutil.rmtree(kept, ignore_errors=True)
         part.rename(kept)
     except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
         raise StateError(
             f"cannot keep the artefact in {kept}: {error.strerror}; make room there, then try again"
         ) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

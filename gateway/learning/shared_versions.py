@@ -9,11 +9,15 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from gateway.clock import now_us
 from gateway.errors import StateError
 from gateway.learning.classifier_versions import SHIPPED, Active, ClassifierVersions
 from gateway.stores import ClassifierChoice, ClassifierStore
+
+KEPT_ARTEFACTS = 5
+"""How many of those last in force the database keeps; each has over 4 MB, which every backup copies. Homes keep all."""
 
 
 class SharedVersions:
@@ -77,6 +81,7 @@ class SharedVersions:
             action=action,
             subject=f"{chosen.artefact} + {chosen.correction or 'no correction'}",
             reason=chosen.why,
+            artefacts=_last_artefacts(history),
         )
         if not await self._store.choose(choice):
             raise StateError(
@@ -94,7 +99,7 @@ class SharedVersions:
         for correction in self._versions.corrections():
             if self._versions.has_correction(correction):
                 await self.learned(correction)
-        for artefact in filter(self._versions.has, {one.artefact for one in history}):
+        for artefact in filter(self._versions.has, _last_artefacts(history)):
             await self._store.keep(self._versions.files(artefact=artefact))
         try:
             await self._choose(history, "classifier.share", "gateway", history[-1].at_us)
@@ -102,12 +107,26 @@ class SharedVersions:
             return  # another replica was first: its choice is followed next time
 
     async def _fetch(self, artefact: str) -> None:
-        """All corrections, which past decisions refer to, and the artefact."""
-        own = {
-            f"corrections/{name}.json" for name in self._versions.corrections() if self._versions.has_correction(name)
-        }
-        wanted = [path for path in await self._store.paths() if path.startswith("corrections/") and path not in own]
-        self._versions.keep(await self._store.read(wanted))
-        if artefact != SHIPPED and not self._versions.has(artefact):
-            files = [path for path in await self._store.paths() if path.startswith(f"artefacts/{artefact}/")]
-            await asyncio.to_thread(self._versions.keep_artefact, artefact, await self._store.read(files))
+        """All corrections, which past decisions refer to, and the artefact. What was learned here before anything was
+        shared with this home is shared."""
+        stored = await self._store.paths()
+        own = {name for name in self._versions.corrections() if self._versions.has_correction(name)}
+        there = {Path(path).stem for path in stored if path.startswith("corrections/")}
+        self._versions.keep(await self._store.read([f"corrections/{name}.json" for name in there - own]))
+        for name in own - there:
+            await self.learned(name)
+        if artefact == SHIPPED or self._versions.has(artefact):
+            return
+        files = await self._store.read([path for path in stored if path.startswith(f"artefacts/{artefact}/")])
+        if not files:
+            raise StateError(
+                f"the artefact {artefact} is neither in this home nor in the database, which keeps the last "
+                f"{KEPT_ARTEFACTS} in force: promote it again at a replica whose home has it (`breakeven classifier "
+                "list`), or another one"
+            )
+        await asyncio.to_thread(self._versions.keep_artefact, artefact, files)
+
+
+def _last_artefacts(history: Sequence[Active]) -> Sequence[str]:
+    adapted = dict.fromkeys(one.artefact for one in reversed(history) if one.artefact != SHIPPED)
+    return list(adapted)[:KEPT_ARTEFACTS]

@@ -58,7 +58,7 @@ async def test_a_choice_of_another_replica_that_cannot_be_used_changes_nothing_a
         name = "a" * 16
         await gateway.stores.classifier.keep({f"artefacts/{name}/manifest.json": b"{"})
         history = json.dumps([asdict(Active()), asdict(Active(name, None, "adapted", 1))])
-        choice = ClassifierChoice(1, history, 1, "ann", "classifier.promote", name, "adapted")
+        choice = ClassifierChoice(1, history, 1, "ann", "classifier.promote", name, "adapted", [name])
         assert await gateway.stores.classifier.choose(choice)
         await until(lambda: BEHIND in gateway.warnings())
         assert gateway.pipeline.snapshot.classifier_version == before

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from sqlalchemy import func, select
+from sqlalchemy import delete, false, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.storage.database import AUDIT_LOCK, lock, writing
@@ -35,6 +35,9 @@ class SqlClassifier:
                 return False
             row = {"number": choice.number, "history": choice.history, "at_us": choice.at_us}
             await connection.execute(classifier_choices.insert(), [row])
+            kept = [classifier_files.c.path.startswith(f"artefacts/{name}/") for name in choice.artefacts]
+            old = classifier_files.c.path.startswith("artefacts/") & ~or_(false(), *kept)
+            await connection.execute(delete(classifier_files).where(old))
             await append_audit(
                 connection,
                 at_us=choice.at_us,

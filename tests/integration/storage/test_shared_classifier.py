@@ -94,7 +94,7 @@ async def test_an_adapted_artefact_reaches_the_other_home_whole_or_not_at_all(
     again = SharedVersions(two.versions, SqlClassifier(engine))
     with pytest.raises(StateError, match="damaged or mixed"):
         await again.follow()
-    assert not list(two.home.glob("fetched-*"))
+    assert [path.name for path in (two.home / "artefacts").iterdir()] == [name]
     assert await again.rollback(author="ann") == Active(), "the way out of it"
 
 
@@ -129,6 +129,41 @@ async def test_what_a_home_had_before_anything_was_shared_is_shared_by_the_first
     assert not await one.shared.follow()
     assert await two.shared.follow()
     assert two.versions.history() == one.versions.history() == kept
+
+
+async def test_what_a_home_learned_before_it_shared_anything_is_known_to_those_who_shared_first(
+    pair: tuple[Replica, Replica], engine: AsyncEngine
+) -> None:
+    """Requests that it decided are in everybody's books: learning from them ended in an error at the others."""
+    one, two = pair
+    await one.shared.activate(Active(SHIPPED, await one.learn(0.5), "", 1), author="ann")
+    name = two.versions.add_correction(Correction({"a": (-0.5, 0.0)}), {})
+    two.versions.replace([Active(), Active(SHIPPED, name, "by an older version", 1)])
+    assert await two.shared.follow()
+    await SharedVersions(one.versions, SqlClassifier(engine)).follow()  # as each command does
+    assert one.versions.has_correction(name)
+
+
+async def test_the_database_keeps_the_artefacts_that_were_last_in_force(
+    pair: tuple[Replica, Replica], engine: AsyncEngine
+) -> None:
+    """Each has over 4 MB, and every backup copied all that there ever were."""
+    one, two = pair
+    store = SqlClassifier(engine)
+    names = [f"{number:016x}" for number in range(7)]
+    await store.keep({f"artefacts/{name}/{part}": b"4 MB" for name in names for part in ("a", "b")})
+    correction = await one.learn(0.5)
+    one.versions.replace([*(Active(name) for name in names), Active(names[3]), Active()])
+    await one.shared.follow()
+    kept = {Path(path).parts[1] for path in await store.paths() if path.startswith("artefacts/")}
+    assert kept == {names[number] for number in (6, 3, 5, 4, 2)}
+    assert len(await store.paths()) == 2 * 5 + 1
+    await two.shared.follow()
+    assert two.versions.corrections() == [correction]
+    async with writing(engine) as connection:
+        await connection.execute(delete(classifier_files))
+    with pytest.raises(StateError, match=f"artefact {names[3]} is neither in this home nor in the database"):
+        await two.shared.rollback(author="ann")
 
 
 async def test_what_a_database_of_before_lacks_is_shared_again_by_those_who_run(
