@@ -25,6 +25,7 @@ from backends.value_counts import MostValues
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
+_BEGINNING_BYTES = 1024  # tell JSON from a page
 MOST = MostValues(containers=1_000_000, names=4_000_000, values=8_000_000)
 """Of one answer, or one event: 8,000 tokens with twenty logprobs each, 64 MB of embeddings."""
 
@@ -70,18 +71,16 @@ class TimedResponse:
 
     async def read_all(self, limit: int) -> bytes:
         """The whole body. Raises UpstreamTimeout, or UnreadableAnswer if it is cut off or exceeds `limit` bytes."""
-        pieces: list[bytes] = []
-        size = 0
+        came = bytearray()  # pieces would leave holes in the heap
         try:
-            while piece := await self.read(extend=bool(pieces)):
-                size += len(piece)
-                pieces.append(piece)
-                if size > limit:
+            while piece := await self.read(extend=bool(came)):
+                came += piece
+                if len(came) > limit:
                     raise UpstreamUnavailable(f"{self._backend} answered with over {limit} bytes")
         except UpstreamUnavailable as error:
-            begun = pieces[0] if pieces else b""  # joining all would double the memory
-            raise no_answer(error.message, begun, length=size) from error
-        body = b"".join(pieces)
+            raise no_answer(error.message, bytes(came[:_BEGINNING_BYTES]), length=len(came)) from error
+        body = bytes(came)
+        came.clear()
         if not MOST.surely_allow(body):
             raise no_answer(f"{self._backend} answered with too many values", body)
         return body

@@ -27,7 +27,7 @@ class SseParser:
 
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_event_bytes = max_event_bytes
-        self._partial: list[bytes] = []  # pieces of an incomplete line
+        self._partial = bytearray()  # an incomplete line; pieces of a picture's would leave holes in the heap
         self._data: list[bytes] = []  # data lines of an incomplete event
         self._data_bytes = 0  # in both
         self._is_first = True
@@ -118,11 +118,11 @@ class SseParser:
 
     def _hold(self, piece: bytes) -> None:
         if piece:
-            self._partial.append(piece)
+            self._partial += piece
             self._count(len(piece))
 
     def _take_partial(self) -> bytes:
-        line = b"".join(self._partial)
+        line = bytes(self._partial)
         self._partial.clear()
         self._data_bytes -= len(line)
         return line
