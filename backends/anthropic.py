@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -25,8 +25,17 @@ from backends.formats.past_thinking import UNSIGNED_MARK, without_thinking, with
 from backends.formats.sampling import CLAUDE_SAMPLING, claude_effort, is_claude, is_older_claude
 from backends.formats.strict_turns import mended_chat
 from backends.formats.unfinished_turns import without_empty_texts
-from backends.formats.unknown_fields import without_unknown_betas, without_unknown_fields
+from backends.formats.unknown_fields import (
+    BETA,
+    says_unknown,
+    unknown_fields,
+    with_betas,
+    without_fields,
+    without_unknown_betas,
+    without_unknown_fields,
+)
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
+from backends.learned import Learned, OfTools, of_tools
 from backends.protocol import VENDOR_HEADERS, BackendHealth, Call, Operation, Reply
 
 API_VERSION: Final = "2023-06-01"
@@ -54,12 +63,22 @@ _DECIDED_ON: Final = frozenset(
 """Fields whose spelling is checked, since other servers than Anthropic's take its format too."""
 
 
+class _Known(NamedTuple):
+    """What a server does not know: fields. And what is left of the betas that a client names."""
+
+    fields: frozenset[str]
+    betas: str | None
+
+
 class AnthropicBackend(HttpBackend):
     """One endpoint; `base_url` includes the version, as in `https://api.anthropic.com/v1`."""
 
     def __init__(self, name: str, base_url: str, api_key: str | None) -> None:
         headers = {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
         super().__init__(name, base_url, headers)
+        self._unknown = Learned[tuple[str, str | None], _Known]()  # by model and betas: with a beta come fields
+        self._efforts = Learned[tuple[str, str], str]()  # by model and what is asked for
+        self._too_strict = Learned[OfTools | None, bool]()
 
     async def open(self, call: Call) -> Reply:
         if call.operation in NATIVE_PATHS:
@@ -75,11 +94,13 @@ class AnthropicBackend(HttpBackend):
 
     async def _open_chat(self, call: Call) -> Reply:
         created, view = int(time.time()), parse_chat(call.body)
+        tools = of_tools(call.upstream_model, call.body) if any(tool.is_strict for tool in view.tools) else None
+        keeps_strict = tools not in self._too_strict
         reader = partial(AnthropicStreamReader, self.name, wants_usage_chunk=call.wants_usage_chunk, created=created)
         exchange = Exchange(
             url=join_url(self._base_url, "messages"),
             headers=self._headers,
-            body=build_messages_body(view, call),
+            body=build_messages_body(view, call, keeps_strict=keeps_strict),
             read_answer=partial(read_message, backend=self.name, created=created),
             stream_reader=reader,
             translate_error=openai_error,
@@ -87,22 +108,57 @@ class AnthropicBackend(HttpBackend):
         try:
             return await self.exchange(call, exchange)
         except UpstreamRejected as refusal:
-            if not _TOO_STRICT.search(refusal.body) or not any(tool.is_strict for tool in view.tools):
+            if tools is None or not keeps_strict or not _TOO_STRICT.search(refusal.body):
                 raise
-        return await self.exchange(call, replace(exchange, body=build_messages_body(view, call, keeps_strict=False)))
+        body = build_messages_body(view, call, keeps_strict=False)
+        reply = await self.exchange(call, replace(exchange, body=body))
+        self._too_strict.put(tools, True)
+        return reply
 
     async def _open_native(self, call: Call) -> Reply:
-        exchange = self._native(call)
+        came = self._native(call)
+        known = self._unknown.get((call.upstream_model, came.headers.get(BETA)))
+        fields = known.fields if known else frozenset[str]()
+        exchange = came
+        if known:
+            body, headers = without_fields(came.body, fields), with_betas(came.headers, known.betas)
+            exchange = replace(came, body=body, headers=headers)
         for _ in range(_MOST_MENDS):
             try:
-                return await self.exchange(call, exchange)
+                reply = await self.exchange(call, exchange)
+                break
             except UpstreamRejected as refusal:
                 body = _mended(exchange.body, refusal.body)
                 headers = without_unknown_betas(exchange.headers, refusal.body)
                 if body == exchange.body and headers == exchange.headers:
                     raise
+                fields |= unknown_fields(refusal.body)
             exchange = replace(exchange, body=body, headers=headers)
-        return await self.exchange(call, exchange)
+        else:
+            reply = await self.exchange(call, exchange)
+        if exchange is not came and not says_unknown(call.body):
+            self._learn(call.upstream_model, came, exchange, fields)
+        return reply
+
+    def _learn(self, model: str, came: Exchange, taken: Exchange, fields: frozenset[str]) -> None:
+        betas, left = came.headers.get(BETA), taken.headers.get(BETA)
+        if fields or left != betas:
+            self._unknown.put((model, betas), _Known(fields, left))
+        asked, told = _effort_of(came.body), _effort_of(taken.body)
+        if asked and told and asked != told:
+            self._efforts.put((model, asked), told)
+
+    def _with_known_effort(self, config: bytes, model: str, *, was_named: bool) -> bytes | None:
+        """An `output_config` with an effort that the model takes; None if nothing is left of it."""
+        asked = decode_object(config) or {}
+        effort = text_of(asked, "effort")
+        if not effort:
+            return config
+        told = self._efforts.get((model, effort)) or (effort if was_named else claude_effort(model, effort))
+        if told == effort:
+            return config
+        left = {name: value for name, value in asked.items() if name != "effort"} | ({"effort": told} if told else {})
+        return msgspec.json.encode(left) if left else None
 
     async def health(self) -> BackendHealth:
         return await self.probe(join_url(self._base_url, "models"), self._headers, answers_ok)
@@ -121,8 +177,9 @@ class AnthropicBackend(HttpBackend):
                 temperature = members["temperature"]
                 has_effect = call.body[temperature.start : temperature.end] not in (b"1", b"1.0")
                 edits["top_p" if has_effect else "temperature"] = None
-            if not was_named and (config := members.get("output_config")):
-                edits["output_config"] = _with_known_effort(call.body[config.start : config.end], call.upstream_model)
+            if config := members.get("output_config"):
+                said = call.body[config.start : config.end]
+                edits["output_config"] = self._with_known_effort(said, call.upstream_model, was_named=was_named)
             if messages := members.get("messages"):
                 came = call.body[messages.start : messages.end]
                 signed = without_unsigned(came) if UNSIGNED_MARK in came else came
@@ -143,15 +200,9 @@ class AnthropicBackend(HttpBackend):
         )
 
 
-def _with_known_effort(config: bytes, model: str) -> bytes | None:
-    """An `output_config` with an effort that the model takes; None if nothing is left of it."""
-    asked = decode_object(config) or {}
-    effort = text_of(asked, "effort")
-    told = claude_effort(model, effort) if effort else effort
-    if told == effort:
-        return config
-    left = {name: value for name, value in asked.items() if name != "effort"} | ({"effort": told} if told else {})
-    return msgspec.json.encode(left) if left else None
+def _effort_of(body: bytes) -> str | None:
+    config = find_members(body).get("output_config")
+    return text_of(decode_object(body[config.start : config.end]) or {}, "effort") if config else None
 
 
 def _mended(body: bytes, refusal: bytes) -> bytes:

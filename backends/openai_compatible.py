@@ -1,6 +1,7 @@
 """Adapter for everything that speaks OpenAI's wire format: OpenAI, our engine, vLLM, SGLang, Ollama, DeepSeek, ..."""
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -48,6 +49,7 @@ from backends.http_backend import (
     join_url,
     origin_of,
 )
+from backends.learned import Learned, Monotonic
 from backends.media_exchanges import MediaExchanges
 from backends.protocol import MEDIA, BackendHealth, Call, Chunk, Operation, Reply, Timeouts
 
@@ -124,6 +126,7 @@ class OpenAICompatibleBackend(HttpBackend):
         health_from: HealthSource = "models",
         max_running: int | None = None,
         client: HttpClient | None = None,
+        monotonic: Monotonic = time.monotonic,
     ) -> None:
         headers = {"accept": "application/json, text/event-stream"}
         headers |= {"authorization": f"Bearer {api_key}"} if api_key else {}
@@ -139,12 +142,12 @@ class OpenAICompatibleBackend(HttpBackend):
         )
         self._health_from: HealthSource = health_from
         self._max_running = max_running
-        self._answer_no_chats: set[str] = set()  # models, learned from their errors
-        self._tell_no_summary: set[str] = set()
-        self._tell_no_usage: set[str] = set()
-        self._encrypt_nothing: set[str] = set()
-        self._mends: dict[str, tuple[Mend, ...]] = {}  # by model
-        self._efforts: dict[tuple[str, str], str] = {}  # by model and what is asked for
+        self._answer_no_chats = Learned[str, bool](monotonic)  # by model, as all but efforts
+        self._tell_no_summary = Learned[str, bool](monotonic)
+        self._tell_no_usage = Learned[str, bool](monotonic)
+        self._encrypt_nothing = Learned[str, bool](monotonic)
+        self._mends = Learned[str, tuple[Mend, ...]](monotonic)
+        self._efforts = Learned[tuple[str, str], str](monotonic)  # by model and what is asked for
         self._media = MediaExchanges(name)
         self._rerank_dialect = rerank_dialect_of(provider or name)
 
@@ -161,7 +164,7 @@ class OpenAICompatibleBackend(HttpBackend):
             if not _ASK_THERE.search(refusal.body):
                 raise
             if _refused_field(refusal) == "model":
-                self._answer_no_chats.add(call.upstream_model)
+                self._answer_no_chats.put(call.upstream_model, True)
             return await self._open_as_response(call)
 
     async def _open_as_response(self, call: Call, *, keeps_past: bool = True) -> Reply:
@@ -184,11 +187,11 @@ class OpenAICompatibleBackend(HttpBackend):
             return await self.exchange(call, exchange)
         except UpstreamRejected as refusal:
             if tells_summary and _refused_field(refusal) == "reasoning.summary":
-                self._tell_no_summary.add(call.upstream_model)
+                self._tell_no_summary.put(call.upstream_model, True)
             elif keeps_past and _NO_PAST.search(refusal.body):
                 keeps_past = False
                 if _refused_field(refusal) == "include":
-                    self._encrypt_nothing.add(call.upstream_model)
+                    self._encrypt_nothing.put(call.upstream_model, True)
             else:
                 raise
         return await self._open_as_response(call, keeps_past=keeps_past)
@@ -229,8 +232,7 @@ class OpenAICompatibleBackend(HttpBackend):
 
     def _body(self, call: Call) -> bytes:
         body = build_body(call, self._untold if call.upstream_model in self._tell_no_usage else self._dialect)
-        efforts = self._efforts if EFFORT in body else None
-        if efforts and (told := efforts.get((call.upstream_model, effort_of(body) or ""))):
+        if EFFORT in body and (told := self._efforts.get((call.upstream_model, effort_of(body) or ""))):
             body = with_effort(body, told)
         return mended(body, mends) if (mends := self._mends.get(call.upstream_model)) else body
 
@@ -270,12 +272,12 @@ class OpenAICompatibleBackend(HttpBackend):
                 exchange = replace_fields(exchange, body=kept)
                 continue
             if learned:
-                known = self._mends.get(model, ())
-                self._mends[model] = (*known, *(mend for mend in learned if mend not in known))
+                known = self._mends.get(model) or ()
+                self._mends.put(model, (*known, *(mend for mend in learned if mend not in known)))
             if asked and told:
-                self._efforts[model, asked] = told
+                self._efforts.put((model, asked), told)
             if is_told_no_options:
-                self._tell_no_usage.add(model)
+                self._tell_no_usage.put(model, True)
             return reply
 
     def _offered_effort(self, body: bytes, refusal: UpstreamRejected) -> tuple[str, str] | None:

@@ -4,6 +4,7 @@ and back.
 Knows no adapter: its constructor is told what the wrapped backend serves natively.
 """
 
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import partial
@@ -33,6 +34,7 @@ from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
 from backends.formats.responses import leans_on_kept
 from backends.http.reply import PlainReply
+from backends.learned import Learned, OfTools, of_tools
 from backends.model_lists import ListsModels, ModelList
 from backends.protocol import (
     COUNT_OF_CONTENT,
@@ -71,6 +73,8 @@ class TranslatingBackend:
         self._native = native
         self._dialect = dialect
         self._now = now
+        self._take_functions = Learned[OfTools | None, bool]()
+        self._taken_as_chats = Learned[OfTools | None, bool]()
 
     @property
     def name(self) -> str:
@@ -111,28 +115,43 @@ class TranslatingBackend:
         await self._inner.aclose()
 
     async def _open_chat_of_custom_tools(self, call: Call) -> Reply:
-        """Asks again with functions in their place, if the model has none."""
-        try:
-            return await self._inner.open(call)
-        except UpstreamRejected:
-            if (made := with_functions(call.body)) is None:
-                raise
+        """Asks again with functions in their place, if the model has none; later at once, with these tools."""
+        tools = of_tools(call.upstream_model, call.body)
+        made = with_functions(call.body) if tools in self._take_functions else None
+        if made is None:
+            try:
+                return await self._inner.open(call)
+            except UpstreamRejected:
+                if (made := with_functions(call.body)) is None:
+                    raise
         inner = await self._inner.open(msgspec.structs.replace(call, body=made.body, is_translated=True))
+        if tools:
+            self._take_functions.put(tools, True)
         if call.is_stream:
             return _WrittenReply(self.name, inner, CustomCallWriter(made.names).write)
         return _WrittenReply(self.name, inner, lambda chunk: with_custom_calls(chunk.payload, made.names))
 
     async def _open_own_response(self, call: Call) -> Reply:
-        """Asks an open model's server again as a chat, if it takes less in its own responses. OpenAI takes more."""
+        """Asks an open model's server again as a chat, if it takes less in its own responses; later at once, with these
+        tools. OpenAI takes more."""
+        if self._dialect.models_think:
+            return await self._inner.open(call)
+        tools = of_tools(call.upstream_model, call.body)
+        if tools in self._taken_as_chats:
+            with contextlib.suppress(UpstreamRejected):  # as a response it may be taken
+                return await self._open_response(call)
         try:
             return await self._inner.open(call)
         except UpstreamRejected as refusal:
-            if self._dialect.models_think or not is_taken_as_chat(refusal):
+            if not is_taken_as_chat(refusal):
                 raise
             try:
-                return await self._open_response(call)
+                reply = await self._open_response(call)
             except UpstreamRejected:
                 raise refusal from None
+        if tools:
+            self._taken_as_chats.put(tools, True)
+        return reply
 
     async def _open_response(self, call: Call) -> Reply:
         body = self._chat_of(call)

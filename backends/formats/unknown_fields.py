@@ -2,7 +2,7 @@
 sends with every request. What is left out only tunes the answer or its cost. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Final, cast
 
 import msgspec
@@ -22,7 +22,21 @@ Code's auto mode makes its checks by itself."""
 
 def without_unknown_fields(body: bytes, refusal: bytes) -> bytes:
     """The request without those fields that an error says are unknown; the same bytes if it names none of them."""
-    names = {path.decode().rpartition(".")[2] for path in _UNKNOWN.findall(refusal)} & _TUNING
+    return without_fields(body, unknown_fields(refusal))
+
+
+def unknown_fields(refusal: bytes) -> frozenset[str]:
+    """Names of the fields that an error says are unknown and that may be left out."""
+    return _TUNING.intersection(path.decode().rpartition(".")[2] for path in _UNKNOWN.findall(refusal))
+
+
+def says_unknown(text: bytes) -> bool:
+    """Whether a text has the words of such an error: one that repeats them proves nothing."""
+    return bool(_UNKNOWN.search(text) or _BETA_REFUSED.search(text))
+
+
+def without_fields(body: bytes, names: Set[str]) -> bytes:
+    """The same bytes if it has none of them."""
     fields = decode_object(body) if names else None
     if fields is None:
         return body
@@ -33,7 +47,7 @@ def without_unknown_fields(body: bytes, refusal: bytes) -> bytes:
     return body if kept == fields else msgspec.json.encode(kept)
 
 
-def _plain(block: object, names: set[str]) -> object:
+def _plain(block: object, names: Set[str]) -> object:
     """A tool, a message or a block, with the blocks inside it; not what is in its schema or input."""
     if not isinstance(block, dict):
         return block
@@ -45,7 +59,7 @@ def _plain(block: object, names: set[str]) -> object:
     return kept
 
 
-def _without(fields: Fields, names: set[str]) -> Fields:
+def _without(fields: Fields, names: Set[str]) -> Fields:
     return {name: value for name, value in fields.items() if name not in names}
 
 
@@ -56,5 +70,9 @@ def without_unknown_betas(headers: Mapping[str, str], refusal: bytes) -> Mapping
         return headers
     asked = [beta.strip() for beta in headers[BETA].split(",")]
     left = [beta for beta in asked if beta.encode() not in refusal]
+    return with_betas(headers, None if left in ([], asked) else ",".join(left))
+
+
+def with_betas(headers: Mapping[str, str], betas: str | None) -> Mapping[str, str]:
     others = {name: value for name, value in headers.items() if name != BETA}
-    return others if left in ([], asked) else others | {BETA: ",".join(left)}
+    return others | {BETA: betas} if betas else others

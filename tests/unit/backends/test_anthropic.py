@@ -220,10 +220,12 @@ async def test_tools_that_are_too_much_to_be_strict_are_sent_again_without_that_
     error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}}).encode()
     refused = Raw((error,), status=400, headers={"content-type": "application/json"})
     body = json.dumps({"messages": [{"role": "user", "content": "hi"}], "tools": [STRICT]}).encode()
-    async with ScriptedProvider(refused, OUTCOME) as provider:
-        await collect(provider, make_call(body, "chat.completions"))
+    async with ScriptedProvider(refused, OUTCOME, OUTCOME) as provider:
+        async with aclosing(AnthropicBackend("b", provider.base_url, "key")) as backend:
+            for _ in range(2):
+                await read_stream.collect(backend, make_call(body, "chat.completions"))
         told = [b'"strict":true' in request.body for request in provider.received]
-    assert told == [True, False]
+    assert told == [True, False, False]
 
 
 async def test_more_strict_tools_than_anthropic_takes_are_all_sent_without_that_promise() -> None:
@@ -300,10 +302,13 @@ async def test_an_effort_that_a_template_behind_this_format_lacks_becomes_the_ne
     body = json.dumps({"type": "error", "error": {"type": "internal_error", "message": said}}).encode()
     asked = b'{"model":"qwen","max_tokens":9,"messages":[{"role":"user","content":"hi"}],"output_config":%b}'
     refused = Raw((body,), status=500, headers={"content-type": "application/json"})
-    async with ScriptedProvider(refused, OUTCOME) as provider:
-        await collect(provider, make_call(asked % b'{"effort":"high","x":1}', "messages"))
+    high, low = (make_call(asked % b'{"effort":"%b","x":1}' % one, "messages") for one in (b"high", b"low"))
+    async with ScriptedProvider(refused, *[OUTCOME] * 3) as provider:
+        async with aclosing(AnthropicBackend("b", provider.base_url, "key")) as backend:
+            for call in (high, high, low):
+                await read_stream.collect(backend, call)
         told = [request.json["output_config"] for request in provider.received]
-    assert told == [{"effort": "high", "x": 1}, {"effort": "xhigh", "x": 1}]
+    assert told == [{"effort": effort, "x": 1} for effort in ("high", "xhigh", "xhigh", "low")]
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,12 @@ def endpoints(provider: ScriptedProvider) -> list[str]:
 @pytest.mark.parametrize(("status", "body"), REFUSALS)
 async def test_what_its_responses_refuse_is_asked_as_a_chat(status: int, body: Json) -> None:
     """vllm #42475, lmstudio #1810, codex #32318, llama.cpp #23465, litellm #39852: Codex's every turn."""
-    async with ScriptedProvider(refused(status, body), Outcome()) as provider:
+    async with ScriptedProvider(refused(status, body), Outcome(), Outcome(), Raw(())) as provider:
         async with aclosing(backend_of(provider)) as backend:
             chunks = await read_stream.collect(backend, ask(ASKED))
-        assert endpoints(provider) == ["responses", "chat/completions"]
+            await read_stream.collect(backend, ask(ASKED))
+            await (await backend.open(ask(ASKED | {"tools": [CUSTOM]}))).aclose()
+        assert endpoints(provider) == ["responses", *["chat/completions"] * 2, "responses"]
         functions = [tool["function"]["name"] for tool in cast(list[Json], provider.received[1].json["tools"])]
     assert functions == ["apply_patch", "tide"]
     assert b"event: response.completed" in chunks[-1].payload
@@ -95,3 +97,11 @@ async def test_the_refusal_of_a_chat_too_is_that_of_the_response() -> None:
         with pytest.raises(UpstreamRejected) as caught:
             await backend.open(ask(ASKED))
     assert json.loads(caught.value.body)["error"]["message"] == REFUSALS[3][1]["error"]["message"]
+
+
+async def test_what_a_chat_cannot_say_is_still_asked_as_a_response() -> None:
+    answers = (refused(400, REFUSALS[3][1]), Outcome(), Raw(()))
+    async with ScriptedProvider(*answers) as provider, aclosing(backend_of(provider)) as backend:
+        await read_stream.collect(backend, ask(ASKED))
+        await (await backend.open(ask(ASKED | {"previous_response_id": "resp_1"}))).aclose()
+        assert endpoints(provider) == ["responses", "chat/completions", "responses"]

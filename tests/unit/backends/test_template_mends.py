@@ -13,6 +13,7 @@ from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Call, Timeouts
 from backends.scripted import Outcome
 from tests import read_stream
+from tests.hand_clock import HandClock
 from tests.scripted_provider import Raw, ScriptedProvider
 
 JSON = {"content-type": "application/json"}
@@ -49,6 +50,19 @@ async def test_a_late_system_message_is_a_users_from_the_first_refusal_on(status
         async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
             for call in (ask(LATE), ask(LATE), ask(LATE, "another")):
                 await read_stream.collect(backend, call)
+        assert roles_in(provider) == [["user", "system"], *[["user", "user"]] * 3, ["user", "system"]]
+        assert ["stream_options" in request.json for request in provider.received] == [True, True, False, False, True]
+
+
+async def test_a_server_that_was_updated_is_asked_as_before_after_an_hour() -> None:
+    """Without the question for usage, the model's streams were estimates until the next restart."""
+    clock = HandClock()
+    answers = (refusal(400, "System message must be at the beginning."), refusal(400, "stream_options is unsupported"))
+    async with ScriptedProvider(*answers, *[Outcome()] * 3) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None, monotonic=clock)) as backend:
+            for seconds in (0.0, 3599.0, 1.0):
+                clock.now += seconds
+                await read_stream.collect(backend, ask(LATE))
         assert roles_in(provider) == [["user", "system"], *[["user", "user"]] * 3, ["user", "system"]]
         assert ["stream_options" in request.json for request in provider.received] == [True, True, False, False, True]
 

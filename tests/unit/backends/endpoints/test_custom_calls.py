@@ -76,10 +76,13 @@ async def test_a_whole_answer_calls_them_as_they_were_offered() -> None:
     message = {"role": "assistant", "content": None, "tool_calls": calls}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     answer = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    async with ScriptedProvider(REFUSED, Raw((json.dumps(answer).encode(),), headers=JSON)) as provider:
+    answers = [Raw((json.dumps(answer).encode(),), headers=JSON)] * 3
+    async with ScriptedProvider(REFUSED, *answers) as provider:
         async with aclosing(backend_of(provider)) as backend:
+            await read_stream.collect(backend, ask())
             [chunk] = await read_stream.collect(backend, ask())
-        assert [b'"custom"' in request.body for request in provider.received] == [True, False]
+            await read_stream.collect(backend, ask(tools=[PATCH]))
+        assert [b'"custom"' in request.body for request in provider.received] == [True, False, False, True]
     made = ChatCompletion.model_validate_json(chunk.payload).choices[0].message.tool_calls or []
     said = [call.custom.input if call.type == "custom" else call.function.name for call in made]
     assert said == ["Read", "*** Begin", "broken"]

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from backends.anthropic import AnthropicBackend
 from backends.errors import Untranslatable, UpstreamRejected
@@ -93,16 +94,34 @@ async def test_claude_code_is_answered_by_a_server_that_knows_less() -> None:
         refused(refusal("context_management")),
         refused(refusal("tools.0.custom.defer_loading")),
     )
-    async with ScriptedProvider(*answers, Outcome()) as provider:
+    async with ScriptedProvider(*answers, *[Outcome()] * 3) as provider:
         async with aclosing(AnthropicBackend("b", provider.base_url, "k")) as backend:
             [chunk] = await read_stream.collect(backend, call)
+            await read_stream.collect(backend, call)
+            await read_stream.collect(backend, replace(call, headers={"anthropic-beta": "old-1"}))
         betas = [request.headers["anthropic-beta"] for request in provider.received]
-        last = provider.received[-1].json
+        *_, taken, last, of_another = (request.json for request in provider.received)
     assert chunk.has_output
-    assert betas == ["new-1,old-1", "old-1", "old-1", "old-1"]
+    assert betas == ["new-1,old-1", *["old-1"] * 5]
+    assert taken == last, "the next turn is not refused first"
+    assert of_another == asked(), "a field may need a beta that the other client did not name"
     assert last["system"] == asked()["system"]
     assert "context_management" not in last
     assert "defer_loading" not in json.dumps(last["tools"]).replace(json.dumps(SCHEMA), "")
+
+
+async def test_what_a_refusal_quotes_of_one_caller_is_not_left_out_for_others() -> None:
+    said = [{"role": "user", "content": "why is context_management: Extra inputs are not permitted?"}]
+    calls = [
+        Call("messages", "m", json.dumps(asked() | told).encode(), False, "r-1") for told in ({"messages": said}, {})
+    ]
+    answers = (refused(refusal("messages.0.content: input 'context_management") + b"'"), Outcome(), Outcome())
+    async with ScriptedProvider(*answers) as provider:
+        async with aclosing(AnthropicBackend("b", provider.base_url, "k")) as backend:
+            for call in calls:
+                await read_stream.collect(backend, call)
+        told = ["context_management" in request.json for request in provider.received]
+    assert told == [True, False, True]
 
 
 async def test_a_server_that_refuses_everything_is_asked_five_times_at_most() -> None:
