@@ -37,7 +37,7 @@ _SPAN: Final = re.compile(rb"(\d{1,9}(?:\.\d{1,9})?) ?(h|ms|m|s)")
 _SECONDS: Final[Mapping[bytes, float]] = {b"h": 3600.0, b"m": 60.0, b"s": 1.0, b"ms": 0.001}
 _FILTERED: Final = re.compile(
     rb"usage guidelines|safety_check|requires moderation|flagged_input|(?:input|prompt|content)[^\"]{0,20} flagged"
-    rb"|content[ _-]?(?:policy|filter|moderation)|policy_violation|\"refusal\"",
+    rb"|content[ _-]?(?:policy|filter|moderation)|policy_violation|\"refusal\"|request blocked: ",
     re.IGNORECASE,
 )
 """How xAI, OpenRouter and compatible servers word a 403 that concerns the prompt, not the key."""
@@ -60,8 +60,9 @@ _TOO_LONG: Final = re.compile(
 """How providers reject a prompt that another model may have room for: OpenAI and compatible servers, llama.cpp,
 Anthropic, Bedrock, Cohere, Copilot, DashScope, Gemini, Kimi, Perplexity, SGLang, TensorRT-LLM, TGI, vLLM, xAI, Z.ai.
 Our count of tokens, by which candidates are chosen, is an estimate."""
-_NEVER_FITS: Final = re.compile(rb"input or output tokens must be reduced", re.IGNORECASE)
-"""How OpenAI says with 429 that one request has more tokens than we may send in a minute."""
+_NEVER_FITS: Final = re.compile(rb"input or output tokens must be reduced|\"weight_exceeds_budget\"", re.IGNORECASE)
+"""How OpenAI says with 429 that one request has more tokens than we may send in a minute, and OpenRouter with 402 that
+it may cost more than the part of our balance that is lent to what runs."""
 _OF_THE_REQUEST: Final = re.compile(
     rb"Jinja Exception|raise_exception|rendering prompt with jinja|Unexpected reasoning effort|requires --jinja"
     rb"|(?:image|audio) input is not supported|missing data required for image|tool call arguments as JSON"
@@ -118,10 +119,12 @@ def error_from_status(
         return UpstreamRejected(f"{message}: its content filter rejects the request")
     if status == 403 and body.lstrip()[:1] == b"<":  # a firewall in between; it may object to the prompt
         return UpstreamUnavailable(message, status=status)
+    if status in (402, 429) and _NEVER_FITS.search(body):  # no wait mends it, and it says nothing about other requests
+        return Untranslatable(f"{message}: the request is larger than our limit there", status=413)
+    if status == 402 and (wait := parse_retry_after(headers, now)) is not None:  # OpenRouter, while other requests run
+        return RateLimited(message, status=status, retry_after_seconds=wait)
     if status in _AUTH or (status in _MAY_MEAN_AUTH and _names_our_account(body)):
         return UpstreamAuth(message, status=status)
-    if status == 429 and _NEVER_FITS.search(body):  # no wait mends it, and it says nothing about other requests
-        return Untranslatable(f"{message}: the request is larger than its limit of tokens per minute", status=413)
     if status == 429:
         wait = parse_retry_after(headers, now)
         wait = _retry_delay_in(body) if wait is None else wait

@@ -105,6 +105,15 @@ FORBIDDEN: list[tuple[type[BackendError], bytes]] = [
     ),
     (UpstreamRejected, b'{"error":{"code":403,"message":"no","metadata":{"reasons":["a"],"flagged_input":"b"}}}'),
     (UpstreamRejected, b'{"error":{"code":403,"message":"no","metadata":{"error_type":"content_policy_violation"}}}'),
+    (
+        UpstreamRejected,
+        b'{"error":{"code":403,"message":"Request blocked: prompt injection patterns detected","metadata":{"patterns":['
+        b'"ignore all previous instructions"]}}}',
+    ),
+    (
+        UpstreamAuth,
+        b'{"error":{"code":403,"message":"no","metadata":{"limit_source":"openrouter_guardrail_budget"}}}',
+    ),
     (UpstreamAuth, b'{"code":"permission-denied","error":"Access to the chat endpoint is denied"}'),
     (UpstreamAuth, b'{"error":{"message":"Your account has been flagged for potential abuse."}}'),
     (UpstreamAuth, b'{"error":{"message":"Country, region, or territory not supported"}}'),
@@ -120,6 +129,17 @@ def test_a_403_about_one_prompt_is_no_fault_of_the_key(kind: type[BackendError],
     assert type(error) is kind
     if isinstance(error, UpstreamRejected):  # xAI's message names our team and key
         assert (error.status, error.body) == (400, b"")
+
+
+def test_openrouter_says_402_of_what_runs_at_once_and_of_one_dear_request() -> None:
+    """It holds an estimate of each paid request against a small balance until the request has ended."""
+    body = b'{"error":{"code":402,"message":"no","metadata":{"reason":"in_flight_budget_exhausted"}}}'
+    waits = from_status(402, body, {"retry-after": "120"})
+    assert isinstance(waits, RateLimited)
+    assert (waits.status, waits.retry_after_seconds) == (402, 120.0)
+    dear = from_status(402, body.replace(b"in_flight_budget_exhausted", b"weight_exceeds_budget"))
+    assert isinstance(dear, Untranslatable)
+    assert (dear.status, dear.body) == (413, b"")
 
 
 OUR_ACCOUNT: list[tuple[int, bytes]] = [
