@@ -34,6 +34,7 @@ class ExplorationSpend:
         self._day = now_us() // DAY_US
         self._days: dict[int, dict[str, int]] = {}
         self._others: dict[int, dict[str, int]] = {}
+        self._others_hold: Mapping[str, int] = {}
         self._untold: frozenset[str] = frozenset()
         self._held: dict[str, tuple[str, int]] = {}
 
@@ -57,20 +58,21 @@ class ExplorationSpend:
             self._day = day
             self._show()
 
-    def own(self) -> tuple[int, Mapping[str, int]]:
-        """The day, counted from the epoch, and what this worker has spent of it and holds."""
+    def own(self) -> tuple[int, Mapping[str, int], Mapping[str, int]]:
+        """The day, counted from the epoch, what this worker has spent of it, and what it holds."""
         self.turn()
-        spent = dict(self._days.get(self._day, {}))
-        for rule, held in self._held.values():
-            spent[rule] = spent.get(rule, 0) + held
-        return self._day, spent
+        held: dict[str, int] = {}
+        for rule, amount in self._held.values():
+            held[rule] = held.get(rule, 0) + amount
+        return self._day, dict(self._days.get(self._day, {})), held
 
-    def told(self, day: int, others_pico_usd: Mapping[str, int]) -> None:
-        """What all others spent on that day and hold, by rule, earlier processes included. A sum that falls is not
-        believed: whoever told it may have lost a part."""
+    def told(self, day: int, spent_pico_usd: Mapping[str, int], held_pico_usd: Mapping[str, int]) -> None:
+        """What all others spent on that day, earlier processes included, and what they hold now, by rule. A sum spent
+        that falls is not believed: whoever told it may have lost a part."""
         known = self._others.setdefault(day, {})
-        for rule, spent in others_pico_usd.items():
+        for rule, spent in spent_pico_usd.items():
             known[rule] = max(spent, known.get(rule, 0))
+        self._others_hold = held_pico_usd
         self._untold = frozenset()
         self._show()
 
@@ -85,8 +87,8 @@ class ExplorationSpend:
 
     def _show(self) -> None:
         day, spent = self._day, dict(self._days.get(self._day, {}))
-        known = (*self._held.values(), *self._others.get(day, {}).items(), *((rule, NO_ROOM) for rule in self._untold))
-        for rule, amount in known:
+        held = (*self._held.values(), *self._others_hold.items())
+        for rule, amount in (*self._others.get(day, {}).items(), *held, *((rule, NO_ROOM) for rule in self._untold)):
             spent[rule] = spent.get(rule, 0) + amount
         self._state.explored_pico_usd = {rule: amount for rule, amount in spent.items() if amount}
 

@@ -5,7 +5,7 @@ Decides nothing: its findings are facts of later decisions. Off the request path
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -81,14 +81,15 @@ class RuleWatch:
             self._spend.not_told(rule.name for rule in capped)
         for rule in unread:
             self._earlier[rule.name] = await self._spent_earlier(rule)
-        day, own = self._spend.own()
+        day, spent, held = self._spend.own()
         try:
-            everybodys = await self._counters.share(f"explored:{day}", own)
+            others_hold = _beyond(held, await self._counters.share(f"exploring:{day}", held))
+            others_spent = _beyond(spent, await self._counters.share(f"explored:{day}", spent))
         except CountersDown:
             self._spend.not_told(rule.name for rule in capped)
         else:
-            self._spend.told(day, {rule: spent for rule, (of, spent) in self._earlier.items() if of == day})
-            self._spend.told(day, {rule: spent - own.get(rule, 0) for rule, spent in everybodys.items()})
+            self._spend.told(day, {rule: earlier for rule, (of, earlier) in self._earlier.items() if of == day}, {})
+            self._spend.told(day, others_spent, others_hold)
 
     async def look(self) -> None:
         """Checks for a new day, and recomputes every threshold from the newest traffic."""
@@ -133,3 +134,7 @@ class RuleWatch:
         day = self._started_us // DAY_US
         parts = self._entries.explored(rule.name, day * DAY_US, self._started_us)
         return day, sum([one.extra_pico_usd async for some in parts for one in some])
+
+
+def _beyond(own: Mapping[str, int], everybodys: Mapping[str, int]) -> Mapping[str, int]:
+    return {rule: amount - own.get(rule, 0) for rule, amount in everybodys.items()}

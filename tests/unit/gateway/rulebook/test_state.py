@@ -76,24 +76,39 @@ def test_a_clock_that_jumps_gives_no_day_its_money_twice() -> None:
 def test_what_others_spent_is_spent_and_a_store_that_forgot_it_is_not_believed() -> None:
     state, clock = RuleState(), Clock()
     spend = ExplorationSpend(state, clock)
-    spend.told(5, {"r": 400})
+    spend.told(5, {"r": 400}, {})
     begin(spend, explored(100))
-    assert (spend.own(), state.explored_pico_usd) == ((5, {"r": 60}), {"r": 460})
-    spend.told(5, {"r": 7})
+    assert (spend.own(), state.explored_pico_usd) == ((5, {}, {"r": 60}), {"r": 460})
+    spend.told(5, {"r": 7}, {})
     assert state.explored_pico_usd == {"r": 460}
-    spend.told(4, {"r": 9000})
+    spend.told(4, {"r": 9000}, {})
     assert state.explored_pico_usd == {"r": 460}, "yesterday's"
     clock.now_us += DAY_US
-    assert (spend.own(), state.explored_pico_usd) == ((6, {"r": 60}), {"r": 60})
+    assert (spend.own(), state.explored_pico_usd) == ((6, {}, {"r": 60}), {"r": 60})
+
+
+def test_what_others_hold_is_held_until_they_have_spent_less() -> None:
+    """A burst of a hundred requests took a whole day's money from all other workers."""
+    shown, others = RuleState(), RuleState()
+    spend, other = ExplorationSpend(shown, Clock()), ExplorationSpend(others, Clock())
+    entries = [explored(110, number=number) for number in range(100)]
+    for entry in entries:
+        begin(other, entry)
+    spend.told(*other.own())
+    assert shown.explored_pico_usd == {"r": 100 * 60}
+    for entry in entries:
+        other.settled(msgspec.structs.replace(entry, cost=Cost(output_pico_usd=41)))
+    spend.told(*other.own())
+    assert shown.explored_pico_usd == others.explored_pico_usd == {"r": 100}
 
 
 def test_while_nobody_tells_what_others_spend_there_is_no_money() -> None:
     state = RuleState()
     spend = ExplorationSpend(state, Clock())
-    spend.told(5, {"r": 400})
+    spend.told(5, {"r": 400}, {})
     spend.not_told(["r"])
     assert state.explored_pico_usd["r"] >= NO_ROOM
-    spend.told(5, {"r": 500})
+    spend.told(5, {"r": 500}, {})
     assert state.explored_pico_usd == {"r": 500}
 
 
