@@ -22,7 +22,7 @@ from gateway.reports.charged import Charged, Line, Tool, UnknownExport, pico_of
 Row = Mapping[str, Any]
 """By names as `plain` writes them."""
 CREDIT = "credit"
-TAXES = "taxes"
+LEFT_OUT = {CREDIT: "credits", "tax": "taxes"}
 OTHER_SERVICES = "other services"
 USAGE = ("usage", "regular")
 """How kinds of rows end that are no taxes, fees, refunds or the like; Google's are `regular`."""
@@ -145,17 +145,14 @@ def _covered(day: date, kind: str) -> date | None:
 
 
 def _charged(day: date, service: str, meter: str, cost: int | None, kind: str, *, is_long: bool = False) -> Charged:
-    """A credit belongs to no model."""
     if not (MODELS.search(service) or ("vertex" in service.lower() and PREDICTIONS.search(meter))):
         return Charged(day, OTHER_SERVICES, cost, is_left_out=True)
-    if kind.lower() == "tax":
-        return Charged(day, TAXES, cost, is_left_out=True)
+    if beside := LEFT_OUT.get(kind.lower()):
+        return Charged(day, beside, cost, is_left_out=True)
     if cost is None:
         raise UnknownExport("amounts are not in USD, and no column has them in USD; export them in USD")
     if is_long and kind == "Usage":
         raise UnknownExport("its rows are of whole months; export it again by day or by hour")
-    if kind.lower() == CREDIT:
-        return Charged(day, CREDIT, cost)
     for words, tool in TOOLS.items():
         if words in meter.lower():
             return Charged(day, words, cost, tool=tool)

@@ -46,8 +46,8 @@ class ReconciledRow(BaseModel):
 
 class ReconciliationView(BaseModel):
     """`agrees`: the totals differ by at most 0.5 % or one cent; null if the export has no amounts. `left_out_usd`: what
-    the export charges for anything else (taxes, a cloud's other services, other days), by what it is; no total here has
-    it. Null if it is not known in USD."""
+    the export charges for anything else (taxes, credits, a cloud's other services, other days), by what it is; no total
+    here has it. Null if it is not known in USD."""
 
     provider: str
     first_day: date

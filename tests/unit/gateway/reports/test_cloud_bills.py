@@ -152,7 +152,6 @@ def meter(name: str, pico_usd: int, day: date = DAY) -> Charged:
                 meter("claude-opus-5-5", 10 * CENT),
                 meter("claude4-6sonnet-input-tokens-cross-region-global", 34_200_000),
                 meter("claude4-6sonnet-output-tokens", -4_200_000),
-                Charged(DAY, "credit", -5 * CENT),
             ],
         ),
         (LEGACY_CUR, (DAY,), [meter("claude-3-5-sonnet-v2", 100 * CENT), meter("novalite-input-tokens", 50 * CENT)]),
@@ -171,7 +170,6 @@ def meter(name: str, pico_usd: int, day: date = DAY) -> Charged:
             (DAY, NEXT),
             [
                 meter("claude-opus-5-output-tokens", 10 * CENT),
-                Charged(DAY, "credit", -3 * CENT),
                 meter("gemini-3-8-flash-global-text-input---predictions", 1_500_000),
                 meter("generate-content-output-token-count-gemini-3-8-flash-text", 8 * CENT),
                 Charged(NEXT, "google-search", 14 * CENT, tool="web_searches"),
@@ -183,7 +181,6 @@ def meter(name: str, pico_usd: int, day: date = DAY) -> Charged:
             [
                 meter("claude-opus-5-5", 25 * CENT),
                 meter("claude4-6sonnet-output-tokens", 50 * CENT),
-                Charged(DAY, "credit", -10 * CENT),
             ],
         ),
         (  # Amazon's FOCUS 1.2 has the usage type in SkuMeter
@@ -192,7 +189,6 @@ def meter(name: str, pico_usd: int, day: date = DAY) -> Charged:
             [
                 meter("claude-opus-5-5", 25 * CENT),
                 meter("claude4-6sonnet-output-tokens", 50 * CENT),
-                Charged(DAY, "credit", -10 * CENT),
             ],
         ),
         (FOCUS_AZURE, (DAY,), [meter("gpt-5-4-opt-gl-1m-tokens", 500 * CENT)]),
@@ -230,18 +226,19 @@ async def test_a_refund_of_an_earlier_day_does_not_make_its_month_look_unbilled(
     assert parse_export(CUR2_COLUMNS + REFUND).days == (october,)
 
 
+BESIDE = {"credits": "-0.050000000000", "other services": "10.000000000000", "taxes": "9.000000000000"}
+BESIDE_FOCUS = {"credits": "-0.100000000000", "other services": "4.000000000000", "taxes": "1.000000000000"}
+
+
 @pytest.mark.parametrize(
     ("export", "days", "theirs", "left_out"),
     [
-        (CUR2, (None, None), "0.300030000000", {"other services": "10.000000000000", "taxes": "9.000000000000"}),
-        (
-            CUR2 + REFUND,
-            (DAY, NEXT),
-            "0.300030000000",
-            {"other days": "-1.000000000000", "other services": "10.000000000000", "taxes": "9.000000000000"},
-        ),
+        (CUR2, (None, None), "0.350030000000", BESIDE),
+        (CUR2 + REFUND, (DAY, NEXT), "0.350030000000", BESIDE | {"other days": "-1.000000000000"}),
         (AZURE, (None, None), "5.080000000000", {"other services": None}),
-        (json.dumps(GOOGLE[:2]), (None, None), "0.050001500000", {}),
+        (json.dumps(GOOGLE[:2]), (None, None), "0.080001500000", {"credits": "-0.030000000000"}),
+        (json.dumps(GOOGLE[:1]), (None, None), "0.000001500000", {}),
+        (FOCUS_AMAZON, (None, None), "0.750000000000", BESIDE_FOCUS),
     ],
 )
 async def test_what_is_not_compared_is_said_so_that_the_bill_adds_up(
