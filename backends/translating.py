@@ -17,7 +17,7 @@ from backends.dialects import PLAIN, Dialect
 from backends.endpoints.content_errors import content_error_from
 from backends.endpoints.content_events import ContentEventWriter, ContentHead, content_from_answer
 from backends.endpoints.content_format import ContentAsked, chat_from_content, request_to_count
-from backends.endpoints.custom_calls import CUSTOM, CustomCallWriter, with_custom_calls, with_functions
+from backends.endpoints.custom_calls import CustomCallWriter, may_need_functions, with_custom_calls, with_functions
 from backends.endpoints.messages_events import (
     MessagesEventWriter,
     message_from_answer,
@@ -88,7 +88,7 @@ class TranslatingBackend:
         operation = call.operation
         if operation == "responses":
             return await (self._open_own_response if operation in self._native else self._open_response)(call)
-        if operation == "chat.completions" and CUSTOM in call.body and not self._dialect.models_think:
+        if operation == "chat.completions" and not self._dialect.models_think and may_need_functions(call.body):
             return await self._open_chat_of_custom_tools(call)
         if operation == "messages" and operation not in self._native:
             return await self._open_message(call)

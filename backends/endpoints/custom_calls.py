@@ -1,21 +1,20 @@
 """Translates the custom tools of a chat, whose input is one free text, to functions of one text for models that have
-none, and their calls back. Pure."""
+none, and their calls back; and leaves out the other tools of a chat that allows some. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from backends.endpoints.chat_text import arguments_in
-from backends.endpoints.responses_tools import Tool, arguments_of, function_of_tool, input_of
+from backends.endpoints.responses_tools import Tool, arguments_of, function_of_tool, input_of, is_among_some
 from backends.endpoints.tool_call_deltas import ToolCallNumbers
 from backends.formats.json_objects import Fields, decode_object, integer, objects_of, part_of, text_of
 from backends.formats.responses_request import custom_of_response
 from backends.protocol import Chunk
 
-CUSTOM: Final = b'"custom"'
-"""Bytes of every chat with custom tools: a search for them spares most chats parsing."""
+_MARKS: Final = (b'"custom"', b'"allowed_tools"')
 _KIND: Final = "custom"
 
 
@@ -26,22 +25,35 @@ class OfFunctions(NamedTuple):
     names: Collection[str]
 
 
+def may_need_functions(body: bytes) -> bool:
+    """Whether `with_functions` may change the chat: a search for bytes spares most chats parsing."""
+    return any(mark in body for mark in _MARKS)
+
+
 def with_functions(body: bytes) -> OfFunctions | None:
-    """None for a chat without custom tools or their calls."""
+    """None for a chat without custom tools or their calls, and that allows all of its tools."""
     fields = decode_object(body) or {}
     tools = fields.get("tools")
     names = {text_of(part_of(tool, _KIND), "name") or "" for tool in objects_of(tools) if tool.get("type") == _KIND}
     chat = dict(fields)
     if isinstance(messages := fields.get("messages"), list):
         chat["messages"] = [_with_function_calls(one) for one in cast(list[object], messages)]
-    if not names and chat == fields:
-        return None
-    if isinstance(tools, list):
+    if names and isinstance(tools, list):
         chat["tools"] = [_function(one) for one in cast(list[object], tools)]
     choice = part_of(fields, "tool_choice")
-    if choice.get("type") == _KIND:
-        chat["tool_choice"] = {"type": "function", "function": {"name": part_of(choice, _KIND).get("name")}}
-    return OfFunctions(msgspec.json.encode(chat), names)
+    if names and choice.get("type") == _KIND:
+        chat["tool_choice"] = {"type": "function", "function": {"name": _name_of(choice)}}
+    elif is_among_some(choice):
+        allowed = part_of(choice, "allowed_tools")
+        among = {_name_of(one) for one in objects_of(allowed.get("tools"))}
+        chat["tools"] = [one for one in objects_of(chat.get("tools")) if _name_of(one) in among]
+        chat["tool_choice"] = allowed.get("mode")
+    return None if chat == fields else OfFunctions(msgspec.json.encode(chat), names)
+
+
+def _name_of(tool: Mapping[str, object]) -> str | None:
+    """Of a function or a custom tool, or one that is named in a choice."""
+    return text_of(part_of(tool, "function") or part_of(tool, _KIND), "name")
 
 
 def _function(tool: object) -> object:

@@ -64,6 +64,20 @@ def test_they_become_functions_of_one_text() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tools", "named"), [([READ, PATCH], PATCH), ([READ, {**READ, "function": {"name": "f"}}], READ)]
+)
+def test_the_others_are_left_out_where_some_are_allowed(tools: list[Json], named: Json) -> None:
+    allowed: Json = {"mode": "required", "tools": [named]}
+    made = with_functions(
+        ask(messages=[], tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": allowed}).body
+    )
+    assert made is not None
+    chat = json.loads(made.body)
+    [left] = chat["tools"]
+    assert (left["function"]["name"], chat["tool_choice"]) == (named[named["type"]]["name"], "required")
+
+
+@pytest.mark.parametrize(
     "body",
     [b"[]", b'{"messages":[1,{"role":"user","content":"\\"custom\\""}],"tools":[1]}', b'{"tools":null}'],
 )
