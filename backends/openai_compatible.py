@@ -87,7 +87,8 @@ _STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
 _ASK_THERE: Final = re.compile(rb"(?:use|only supported in|try) (?:the )?/?v1/responses\b", re.IGNORECASE)
 """How OpenAI and Azure reject a chat that only the Responses API serves."""
 _NO_PAST: Final = re.compile(
-    rb"encrypted[_ ]content|required following item|required 'reasoning' item|input\[\d+\]\.content': array too long",
+    rb"encrypted[_ ]content|required following item|required 'reasoning' item|input\[\d+\]\.content': array too long"
+    rb"|item with id 'rs_",
     re.IGNORECASE,
 )
 """How OpenAI rejects earlier reasoning (another account's or server's, or without its item), or refuses to encrypt

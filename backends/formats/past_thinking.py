@@ -35,6 +35,7 @@ UNKNOWN_SIGNATURE: Final = "skip_thought_signature_validator"
 _REASONING: Final = msgspec.Raw(b'"reasoning"')
 _TIED: Final = tuple(msgspec.Raw(b'"%b"' % kind) for kind in (b"message", b"function_call", b"custom_tool_call"))
 """Items whose id, which may be left out, tells OpenAI which reasoning they belong to."""
+_REFERENCE: Final = (msgspec.Raw(b'"item_reference"'), None)
 NOTHING: Final = msgspec.Raw(b'" "')
 """Stands for reasoning that is no longer known; DeepSeek treats an empty string as missing."""
 
@@ -205,12 +206,16 @@ def without_reasoning(items: bytes) -> bytes:
         found = [MEMBERS.decode(item) for item in VALUES.decode(items)]
     except msgspec.DecodeError:
         return items
-    kept = [item for item in found if item.get("type") != _REASONING]
+    kept = [item for item in found if item.get("type") != _REASONING and not _refers_to_reasoning(item)]
     if len(kept) == len(found):
         return items
     return msgspec.json.encode(
         [{name: item[name] for name in item if name != "id" or item.get("type") not in _TIED} for item in kept]
     )
+
+
+def _refers_to_reasoning(item: Mapping[str, msgspec.Raw]) -> bool:
+    return item.get("type") in _REFERENCE and bytes(item.get("id", b"")).startswith(b'"rs_')
 
 
 def is_our_reasoning(item: Mapping[str, object]) -> bool:

@@ -97,13 +97,16 @@ async def test_googles_400_of_a_wrong_key_is_not_the_callers_fault() -> None:
         "The encrypted content gAAA could not be verified.",
         "Invalid 'input[1].content': array too long. Expected an array with maximum length 0, but got an array with 1.",
         "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_1'.",
+        "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false. Try again with `store` "
+        "set to true, or remove this item from your input.",
     ],
 )
 async def test_a_response_that_continues_another_servers_reasoning_is_asked_for_without_it(refusal: str) -> None:
     refused = Raw((json.dumps({"error": {"message": refusal}}).encode(),), status=400, headers=JSON)
     said = [{"role": "user", "content": "hi", "id": "m"}, {"type": "item_reference", "id": "i"}]
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
-    body = {"model": "auto", "input": [*said, {"type": "reasoning", "id": "rs_1"}, call | {"id": "fc_1"}]}
+    thoughts = [{"type": "reasoning", "id": "rs_1"}, {"type": "item_reference", "id": "rs_2"}]
+    body = {"model": "auto", "input": [*said, *thoughts, call | {"id": "fc_1"}]}
     asked = Call("responses", "the-model", json.dumps(body).encode(), False, "r-1", Timeouts())
     async with ScriptedProvider(refused, Outcome(pieces=("yes",)), refused) as provider:
         backend = make_backend(provider, paths=OPENAI_PATHS)
