@@ -60,9 +60,14 @@ _TOO_LONG: Final = re.compile(
 """How providers reject a prompt that another model may have room for: OpenAI and compatible servers, llama.cpp,
 Anthropic, Bedrock, Cohere, Copilot, DashScope, Gemini, Kimi, Perplexity, SGLang, TensorRT-LLM, TGI, vLLM, xAI, Z.ai.
 Our count of tokens, by which candidates are chosen, is an estimate."""
-_NEVER_FITS: Final = re.compile(rb"input or output tokens must be reduced|\"weight_exceeds_budget\"", re.IGNORECASE)
-"""How OpenAI says with 429 that one request has more tokens than we may send in a minute, and OpenRouter with 402 that
-it may cost more than the part of our balance that is lent to what runs."""
+_NEVER_FITS: Final = re.compile(
+    rb"input or output tokens must be reduced|request too large for model[^\"]{1,200} tokens per minute"
+    rb"|\"weight_exceeds_budget\"",
+    re.IGNORECASE,
+)
+"""How OpenAI with 429 and Groq with 413 say that one request has more tokens than we may send in a minute, and
+OpenRouter with 402 that it may cost more than the part of our balance that is lent to what runs. Groq's names our
+organisation."""
 _OF_THE_REQUEST: Final = re.compile(
     rb"Jinja Exception|raise_exception|rendering prompt with jinja|Unexpected reasoning effort|requires --jinja"
     rb"|(?:image|audio) input is not supported|missing data required for image|tool call arguments as JSON"
@@ -119,8 +124,9 @@ def error_from_status(
         return UpstreamRejected(f"{message}: its content filter rejects the request")
     if status == 403 and body.lstrip()[:1] == b"<":  # a firewall in between; it may object to the prompt
         return UpstreamUnavailable(message, status=status)
-    if status in (402, 429) and _NEVER_FITS.search(body):  # no wait mends it, and it says nothing about other requests
-        return Untranslatable(f"{message}: the request is larger than our limit there", status=413)
+    # No wait mends it, and it says nothing about other requests.
+    if status in (402, 413, 429) and _NEVER_FITS.search(body):
+        return Untranslatable(f"{message}: the request is larger than it takes of this gateway", status=413)
     if status == 402 and (wait := parse_retry_after(headers, now)) is not None:  # OpenRouter, while other requests run
         return RateLimited(message, status=status, retry_after_seconds=wait)
     if status in _AUTH or (status in _MAY_MEAN_AUTH and _names_our_account(body)):

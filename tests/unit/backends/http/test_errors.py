@@ -229,10 +229,20 @@ def test_when_to_retry_may_be_told_in_the_body(body: bytes, seconds: float | Non
 
 
 def test_a_request_larger_than_its_limit_of_a_minute_is_asked_elsewhere_and_closes_no_key() -> None:
+    """Callers are not told the name of our organisation, nor that their conversation is too long."""
     said = "Request too large for gpt-6 in organization org-x on tokens per min (TPM): Limit 30000, Requested 35000. "
     error = {"message": f"{said}The input or output tokens must be reduced.", "code": "rate_limit_exceeded"}
     body = msgspec.json.encode({"error": error})
-    for found in (from_status(429, body), error_from_event(error, backend="b", is_started=False)):
+    groq = (
+        b'{"error":{"message":"Request too large for model `m` in organization `org_x` service tier `on_demand` on '
+        b'tokens per minute (TPM): Limit 6000, Requested 12328, please reduce your message size and try again.",'
+        b'"type":"tokens","code":"rate_limit_exceeded"}}'
+    )
+    for found in (
+        from_status(429, body),
+        error_from_event(error, backend="b", is_started=False),
+        from_status(413, groq),
+    ):
         assert isinstance(found, Untranslatable)
         assert (found.status, found.body) == (413, b"")
 
