@@ -38,6 +38,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     of each candidate's backend at that moment (upstreams/load.py). The next two summarise earlier traffic: per rule,
     what its exploration has cost today; per `target_name` of a rule, its calibrated threshold. `repeated_tokens` of the
     input are expected to be sent again, for models with prompts marked for caching. `units` may be billed per piece.
+    `longest_prompt_tokens` are of the longest of several prompts; 0: there is one.
     """
 
     input_tokens: int
@@ -54,6 +55,12 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     allowed_loss: dict[str, float] = {}
     repeated_tokens: int = 0
     units: Units = NO_UNITS
+    longest_prompt_tokens: int = 0
+
+    @property
+    def window_tokens(self) -> int:
+        """The input that has to fit into a context window: each of several prompts is read by itself."""
+        return self.longest_prompt_tokens or self.input_tokens
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):

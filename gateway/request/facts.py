@@ -54,6 +54,7 @@ def gather_facts(
         allowed_loss=rules.allowed_loss,
         repeated_tokens=repeated_tokens,
         units=view.units,
+        longest_prompt_tokens=view.longest_prompt_tokens,
     )
 
 

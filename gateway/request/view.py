@@ -56,12 +56,12 @@ IMAGE_MARK, AUDIO_MARK = b"image", b"audio"
 class RequestView(msgspec.Struct, frozen=True):
     """What admission, classification and the decision use.
 
-    The fields from `service_tier` on bound the cost: `body_bytes` is the whole body without its images, and an
-    open-ended body refers to files or to what its provider stores. `prefixes` recognise the conversation's next turn;
-    `reuse` is the part of a chat's prompt that may be sent again, for marking it in a provider's cache. For models that
-    do not write text (media_views.py), `output_tokens` and `units` are expected values. The `most_*` fields bound the
-    cost; if None, the other fields do. Tokens of a `prediction` are read as input, and billed as output where they turn
-    out wrong.
+    `longest_prompt_tokens` is 0 unless there are several prompts. The fields from `service_tier` on bound the cost:
+    `body_bytes` is the whole body without its images, and an open-ended body refers to files or to what its provider
+    stores. `prefixes` recognise the conversation's next turn; `reuse` is the part of a chat's prompt that may be sent
+    again, for marking it in a provider's cache. For models that do not write text (media_views.py), `output_tokens` and
+    `units` are expected values. The `most_*` fields bound the cost; if None, the other fields do. Tokens of a
+    `prediction` are read as input, and billed as output where they turn out wrong.
     """
 
     operation: Operation
@@ -73,6 +73,7 @@ class RequestView(msgspec.Struct, frozen=True):
     needs: tuple[str, ...] = ()
     conversation: Conversation = Conversation(last_user="")
     input_tokens: int = 0
+    longest_prompt_tokens: int = 0
     service_tier: str | None = None
     may_write_cache: bool = True
     may_have_media: bool = True
@@ -184,18 +185,25 @@ def _view_chat(body: ChatBody) -> RequestView:
 
 def _view_completion(body: CompletionBody) -> RequestView:
     texts, tokens = _plain_input(body.prompt or "")
-    prompts = sum(not isinstance(one, int) for one in body.prompt) if isinstance(body.prompt, list) else 1
+    prompts = [one for one in body.prompt if not isinstance(one, int)] if isinstance(body.prompt, list) else []
+    suffix_tokens = estimate_tokens([body.suffix]) if body.suffix else 0
+    longest = max(map(_prompt_tokens, prompts)) + suffix_tokens if len(prompts) > 1 else 0
     return RequestView(
         operation="completions",
         model=body.model,
         is_stream=bool(body.stream),
         wants_usage_chunk=bool(body.stream_options and body.stream_options.include_usage),
         max_output_tokens=checked_limit("max_tokens", body.max_tokens or None),  # 0 with echo scores the prompt
-        choices=max(checked_choices("n", body.n), checked_choices("best_of", body.best_of)) * max(prompts, 1),
+        choices=max(checked_choices("n", body.n), checked_choices("best_of", body.best_of)) * max(len(prompts), 1),
         needs=needs_of(streaming=bool(body.stream)),
         conversation=Conversation(last_user="\n".join(texts)),
-        input_tokens=tokens + (estimate_tokens([body.suffix]) if body.suffix else 0),
+        input_tokens=tokens + suffix_tokens,
+        longest_prompt_tokens=longest,
     )
+
+
+def _prompt_tokens(prompt: str | list[int]) -> int:
+    return estimate_tokens([prompt]) if isinstance(prompt, str) else len(prompt)
 
 
 def _view_embedding(body: EmbeddingBody) -> RequestView:

@@ -189,7 +189,7 @@ def _is_allowed(candidate: Candidate, request: RequestFacts) -> bool:
 
 def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
     facts = request.facts
-    room = candidate.context_window - facts.input_tokens
+    room = candidate.context_window - facts.window_tokens
     rejected = None
     if (specialty := candidate.specialty) != (wanted := SPECIALTIES.get(request.operation)) and (
         specialty is not None or wanted != EMBEDDINGS  # a server may offer embeddings from a text model
@@ -199,7 +199,7 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
         rejected = f"{LACKS} {', '.join(sorted(set(facts.needs) - candidate.supports))}"
     elif room < (facts.max_output_tokens or 1) and wanted not in READ_APART:
         asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
-        rejected = f"about {facts.input_tokens:,} tokens{asked} {TOO_LONG} of {candidate.context_window:,}"
+        rejected = f"about {facts.window_tokens:,} tokens{asked} {TOO_LONG} of {candidate.context_window:,}"
     elif (slots := facts.backend_state.get(candidate.name, (0, 0.0))[0]) < 0:
         rejected = DOWN_BECAUSE.get(slots, "its backend is down")
     return Ranked(

@@ -53,10 +53,10 @@ def refusal(
     """The error for candidates that were weighed, by name; `widest` is the largest of their context windows."""
     if all(TOO_LONG in reason for reason in reasons.values()):
         if operation == "messages":
-            return ContextTooLong(too_long(facts.input_tokens, facts.max_output_tokens or 1, widest))
+            return ContextTooLong(too_long(facts.window_tokens, facts.max_output_tokens or 1, widest))
         limit = LIMITS.get(operation, "max_tokens")
         return ContextTooLong(
-            f"This prompt is too long: about {facts.input_tokens:,} tokens"  # agents look for these words
+            f"This prompt is too long: about {facts.window_tokens:,} tokens"  # agents look for these words
             + (f", and {facts.max_output_tokens:,} more for the answer" if facts.max_output_tokens else "")
             + f"; the widest model allowed here takes {widest:,}. Shorten the prompt"
             + (f" or lower {limit}." if facts.max_output_tokens else "."),

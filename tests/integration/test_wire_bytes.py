@@ -249,6 +249,17 @@ async def test_embeddings_are_asked_for_whatever_their_texts_add_up_to(
     assert passage.sent_on() == routed(asked, b"b", b"upstream-b")
 
 
+async def test_prompts_that_fit_each_are_asked_for_together(passage: Bytes) -> None:
+    """lm-eval sends batches of them; vLLM and OpenAI read each by itself."""
+    passage.provider.plan([Raw((COMPLETED,), headers=JSON)])
+    together = b'{"model":"b","prompt":%b,"max_tokens":9}' % msgspec.json.encode(["x" * 300_000] * 2)
+    answer = await passage.post("/v1/completions", together)
+    assert (answer.status_code, passage.sent_on()) == (200, routed(together, b"b", b"upstream-b"))
+    answer = await passage.post("/v1/completions", b'{"model":"b","prompt":["%b","y"]}' % (b"x" * 500_000))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert "about 125,001 tokens" in answer.text
+
+
 async def test_a_streamed_response_is_untouched(passage: Bytes) -> None:
     kinds = ["response.created", "response.output_text.delta", "response.mcp_call.in_progress", "response.completed"]
     datas = [b'{"type":"%b", "sequence_number":%d,"x":1.50}' % (kind.encode(), at) for at, kind in enumerate(kinds)]

@@ -53,6 +53,7 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     units: tuple[int, ...] = ()
     """The facts' units; empty if there were none."""
     charged: int | None = None
+    longest_prompt_tokens: int = 0
 
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -119,6 +120,7 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
         media=_media(entry.media),
         units=() if facts.units == NO_UNITS else astuple(facts.units),
         charged=entry.charged_pico_usd,
+        longest_prompt_tokens=facts.longest_prompt_tokens,
     )
     return ENCODER.encode(detail)
 
@@ -165,6 +167,7 @@ def facts_from(detail: Detail, names: Sequence[str]) -> Facts:
         allowed_loss={name: long(loss) for name, loss in detail.allowed_loss.items()},
         repeated_tokens=detail.repeated_tokens,
         units=msgspec.convert(detail.units, Units) if detail.units else NO_UNITS,
+        longest_prompt_tokens=detail.longest_prompt_tokens,
     )
 
 

@@ -40,7 +40,7 @@ def test_a_journals_entry_with_more_fields_is_the_entry_without_them() -> None:
 def test_stored_facts_with_more_units_are_the_facts_without_them(facts: Any) -> None:
     entry = make_entry(intent=make_intent(decision=make_decision(facts=facts)))
     stored = msgspec.msgpack.decode(encode_detail(entry, is_plain=True))
-    [*before, units, charged] = stored
+    [*before, units, charged, longest] = stored
     assert list(units) == ([] if facts.units == Units() else [2, 0, 0, 3])
-    detail = decode_detail(msgspec.msgpack.encode([*before, [*units, 7] if units else units, charged, "new"]))
+    detail = decode_detail(msgspec.msgpack.encode([*before, [*units, 7] if units else units, charged, longest, "new"]))
     assert facts_from(detail, entry.intent.decision.candidates) == facts

@@ -29,6 +29,14 @@ def test_prompts_are_measured_in_every_form(prompt: object, tokens: int) -> None
 
 
 @pytest.mark.parametrize(
+    ("prompt", "tokens"),
+    [(None, 0), ("x", 0), (["x" * 40], 0), ([1, 2, 3], 0), (["x" * 40, "y" * 80], 32), ([[1] * 20, [2]], 31)],
+)
+def test_the_longest_of_several_prompts_has_to_fit(prompt: object, tokens: int) -> None:
+    assert view(prompt=prompt, suffix="z" * 40).longest_prompt_tokens == tokens
+
+
+@pytest.mark.parametrize(
     ("fields", "answers"),
     [
         ({}, 1),

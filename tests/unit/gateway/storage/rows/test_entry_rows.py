@@ -102,7 +102,7 @@ def test_a_row_of_the_first_versions_says_nothing_of_audio_and_images() -> None:
     row, attempt_rows = joined(make_entry(media=Media()))
     packed = msgspec.msgpack.decode(row["detail"])
     assert entry_from(row, attempt_rows).media == Media()
-    assert entry_from({**row, "detail": msgspec.msgpack.encode(packed[:-3])}, attempt_rows).media is None
+    assert entry_from({**row, "detail": msgspec.msgpack.encode(packed[:-4])}, attempt_rows).media is None
 
 
 def test_the_columns_are_those_of_the_tables() -> None:
