@@ -125,6 +125,7 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
         return
     answer: list[Fields] = []
     thought = ""
+    waiting: dict[str | None, set[tuple[str | None, str | None]]] = {}
     for place, item in enumerate(list_of(given, "input")):
         where = f"input[{place}]"
         fields = object_of(item, where)
@@ -134,7 +135,15 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
             continue
         if kind == OFFER or is_our_reasoning(fields):  # a reference to reasoning that we did not store
             continue
+        call_id, function = text_of(fields, "call_id"), (text_of(fields, "namespace"), text_of(fields, "name"))
+        if kind in CALLS and function in waiting.get(call_id, ()):
+            thought = ""  # said again, before its result: LiveKit's agents do so after `previous_response_id`
+            continue
         message = _call(fields, tools, where) if kind in CALLS else _message(fields, str(kind), where)
+        if kind in CALLS:
+            waiting.setdefault(call_id, set()).add(function)
+        elif kind in OUTPUTS:
+            waiting.pop(call_id, None)
         if thought and message["role"] == "assistant":
             message[THOUGHT] = thought
         thought = ""

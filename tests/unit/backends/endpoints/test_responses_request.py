@@ -206,6 +206,10 @@ SEEN = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "
         ([CALLED, SAID, GIVEN], [assistant("Let me see.", "c"), TOLD]),
         ([SAID, {"type": "reasoning"}, CALLED, GIVEN, SAID], [assistant("Let me see.", "c"), TOLD, SAID]),
         ([SAID, CALLED, CALLED | {"call_id": "d"}, SAID], [assistant("Let me see.\n\nLet me see.", "c", "d")]),
+        (
+            [CALLED, SAID, CALLED, GIVEN, CALLED, GIVEN],
+            [assistant("Let me see.", "c"), TOLD, assistant(None, "c"), TOLD],
+        ),
         ([SAID, SAID], [SAID, SAID]),
         ([CALLED, GIVEN, CALLED | {"call_id": "d"}], [assistant(None, "c"), TOLD, assistant(None, "d")]),
         ([GIVEN | {"output": [TEXT, TEXT]}], [TOLD | {"content": "aa"}]),
