@@ -32,9 +32,11 @@ from backends.formats.json_objects import decode_object, first_of, objects_of, p
 from backends.formats.named_addresses import PICTURE, addresses_in
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.past_thinking import DETAILS, details_of
+from backends.formats.refused_fields import may_be_repeated, refused_field, without_refused
 from backends.http.errors import TOO_LONG, error_from_status, is_too_long
 from backends.http.reply import PlainReply
 from backends.http_backend import where_another_may_do
+from backends.learned import Learned
 from backends.protocol import BackendHealth, Call, Chunk, Reply, trace_of
 from backends.usage import Usage
 
@@ -116,14 +118,33 @@ class LitellmBackend:
         self._name = name
         self._settings = dict(settings or {})
         self._complete = complete
+        self._refused = Learned[str, frozenset[str]]()  # by model
 
     @property
     def name(self) -> str:
         return self._name
 
     async def open(self, call: Call) -> Reply:
+        """Asks again without fields that the model refuses, and later chats too: litellm leaves out what models refuse
+        by their names, and a deployment may have its own."""
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self._name} does not offer {call.operation}")
+        known = self._refused.get(call.upstream_model) or frozenset[str]()
+        asked, refused = replace(call, body=without_refused(call.body, known)), known
+        while True:
+            try:
+                reply = await self._open(asked)
+                break
+            except UpstreamRejected as refusal:
+                name = refused_field(refusal.body)
+                if name is None or (kept := without_refused(asked.body, (name,))) == asked.body:
+                    raise
+            asked, refused = replace(call, body=kept), refused | {name}
+        if refused != known and not may_be_repeated(call.body):
+            self._refused.put(call.upstream_model, refused)
+        return reply
+
+    async def _open(self, call: Call) -> Reply:
         complete = self._complete or await asyncio.to_thread(_import_litellm)
         self._complete = complete
         try:

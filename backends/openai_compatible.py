@@ -28,7 +28,8 @@ from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, part_of, text_of
 from backends.formats.json_splice import ESCAPE
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
-from backends.formats.openai_request import build_body, without_past_reasoning
+from backends.formats.openai_request import build_body, is_in_own_words, without_past_reasoning
+from backends.formats.refused_fields import may_be_repeated, refused_field, without_refused
 from backends.formats.rerank import ask as ask_rerank
 from backends.formats.rerank import read_answer as read_ranking
 from backends.formats.rerank import rerank_dialect_of, where_another_may_do
@@ -148,6 +149,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._tell_no_usage = Learned[str, bool](monotonic)
         self._encrypt_nothing = Learned[str, bool](monotonic)
         self._mends = Learned[str, tuple[Mend, ...]](monotonic)
+        self._refused = Learned[str, frozenset[str]](monotonic)
         self._efforts = Learned[tuple[str, str], str](monotonic)  # by model and what is asked for
         self._media = MediaExchanges(name)
         self._rerank_dialect = rerank_dialect_of(provider or name)
@@ -235,6 +237,8 @@ class OpenAICompatibleBackend(HttpBackend):
         body = build_body(call, self._untold if call.upstream_model in self._tell_no_usage else self._dialect)
         if EFFORT in body and (told := self._efforts.get((call.upstream_model, effort_of(body) or ""))):
             body = with_effort(body, told)
+        if (refused := self._refused.get(call.upstream_model)) and not self._is_answered_for_itself(call):
+            body = without_refused(body, refused)
         return mended(body, mends) if (mends := self._mends.get(call.upstream_model)) else body
 
     async def _exchange_response(self, call: Call, exchange: Exchange) -> Reply:
@@ -252,6 +256,7 @@ class OpenAICompatibleBackend(HttpBackend):
         model = call.upstream_model
         tried: list[Mend] = []
         learned: list[Mend] = []
+        refused: set[str] = set()
         asked = told = None
         is_told_no_options = False
         while True:
@@ -265,6 +270,12 @@ class OpenAICompatibleBackend(HttpBackend):
                 elif told is None and (effort := self._offered_effort(exchange.body, refusal)):
                     asked, told = effort
                     kept = with_effort(exchange.body, told)
+                elif (
+                    (name := refused_field(refusal.body))
+                    and not self._is_answered_for_itself(call)
+                    and (kept := without_refused(exchange.body, (name,))) != exchange.body
+                ):
+                    refused.add(name)
                 # Last: servers that quote the whole request name its options whatever they refuse.
                 elif (kept := without_refused_options(exchange.body, refusal.body)) != exchange.body:
                     is_told_no_options = True
@@ -275,11 +286,17 @@ class OpenAICompatibleBackend(HttpBackend):
             if learned:
                 known = self._mends.get(model) or ()
                 self._mends.put(model, (*known, *(mend for mend in learned if mend not in known)))
+            if refused and not may_be_repeated(call.body):
+                self._refused.put(model, (self._refused.get(model) or frozenset()) | refused)
             if asked and told:
                 self._efforts.put((model, asked), told)
             if is_told_no_options:
                 self._tell_no_usage.put(model, True)
             return reply
+
+    def _is_answered_for_itself(self, call: Call) -> bool:
+        """Whether OpenAI is named in its own words and gets a chat as it came."""
+        return self._dialect.models_think and is_in_own_words(call, text_of(decode_object(call.body) or {}, "model"))
 
     def _offered_effort(self, body: bytes, refusal: UpstreamRejected) -> tuple[str, str] | None:
         """What is asked for and what the server offers. None for OpenAI's models: their efforts are known, and who

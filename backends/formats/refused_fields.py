@@ -1,0 +1,44 @@
+"""Fields of a chat that OpenAI's reasoning models refuse, each by its name, where a deployment's (Azure's) does not say
+which model it is. Pure."""
+
+import re
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from backends.formats.json_splice import NotAnObject, find_members, splice
+from backends.formats.sampling import OPENAI_SAMPLING
+
+_REFUSED: Final = re.compile(
+    rb"Unsupported (?:parameter|value): '(\w{1,64})' (?:is not supported|does not support)[^\"]{0,80} with this model"
+)
+_LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
+_NAMES: Final = OPENAI_SAMPLING | {"logit_bias", "prediction", "seed", "verbosity", _LIMIT}
+"""What only tunes the answer, and the limit, which has another name there."""
+
+
+def refused_field(refusal: bytes) -> str | None:
+    """The field that an error refuses, if a chat can do without it."""
+    found = _REFUSED.search(refusal)
+    name = found[1].decode() if found else None
+    return name if name in _NAMES else None
+
+
+def may_be_repeated(body: bytes) -> bool:
+    """Whether a chat has such an error's words: a server that repeats them says nothing about other chats."""
+    return refused_field(msgspec.json.encode(msgspec.json.decode(body))) is not None  # without escapes that hide them
+
+
+def without_refused(body: bytes, names: Collection[str]) -> bytes:
+    """A chat without these fields, and with its limit under the newer name; the same bytes if it has none of them."""
+    try:
+        members = find_members(body) if names else {}
+    except NotAnObject:  # for whoever reads it next to refuse
+        return body
+    edits: dict[str, bytes | None] = dict.fromkeys(members.keys() & set(names))
+    if not edits:
+        return body
+    if _LIMIT in edits and _NEWER_LIMIT not in members:
+        edits[_NEWER_LIMIT] = body[members[_LIMIT].start : members[_LIMIT].end]
+    return splice(body, edits, members)

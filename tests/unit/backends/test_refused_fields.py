@@ -1,0 +1,100 @@
+"""Fields that a model refuses whose deployment has a name of its own are left out, then and in later chats."""
+
+import json
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from backends.dialects import PLAIN, Dialect, dialect_of
+from backends.errors import UpstreamRejected
+from backends.formats.refused_fields import refused_field, without_refused
+from backends.litellm_backend import LitellmBackend
+from backends.openai_compatible import OpenAICompatibleBackend
+from backends.protocol import Call
+from backends.scripted import Outcome
+from tests import read_stream
+from tests.scripted_provider import Raw, ScriptedProvider
+from tests.unit.backends.test_litellm_backend import PLAIN as ANSWER
+from tests.unit.backends.test_litellm_backend import error_named
+
+NO_LIMIT = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+NO_HEAT = (
+    "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported."
+)
+NO_STOP = "Unsupported parameter: 'stop' is not supported with this model."
+ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "temperature": 0.2}
+TAKEN = {"max_completion_tokens": 9}
+
+
+def ask(upstream_model: str = "prod", **fields: object) -> Call:
+    return Call(
+        "chat.completions", upstream_model, json.dumps({"model": "auto", **ASKED, **fields}).encode(), False, "r-1"
+    )
+
+
+def refusal(message: str) -> Raw:
+    body = json.dumps({"error": {"message": message, "param": "p", "code": "unsupported_parameter"}})
+    return Raw((body.encode(),), status=400, headers={"content-type": "application/json"})
+
+
+def tuned(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: fields[name] for name in fields if name in ("max_tokens", "max_completion_tokens", "temperature")}
+
+
+@pytest.mark.parametrize("dialect", [PLAIN, dialect_of("openai")])
+async def test_a_chat_is_asked_again_without_them_and_the_next_at_once(dialect: Dialect) -> None:
+    """Azure's deployments of GPT-5 refused every chat of an app that sets a limit or a temperature."""
+    refused = [NO_LIMIT, NO_HEAT] if dialect is PLAIN else [NO_HEAT]
+    async with ScriptedProvider(*map(refusal, refused), Outcome(), Outcome(), Outcome()) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None, dialect=dialect)) as backend:
+            for call in (ask(), ask(), ask("another")):
+                await read_stream.collect(backend, call)
+        told = [tuned(request.json) for request in provider.received]
+    assert told[len(refused) :] == [TAKEN, TAKEN, told[0]]
+
+
+@pytest.mark.parametrize(
+    ("message", "dialect", "model"),
+    [(NO_STOP, PLAIN, "auto"), ("temperature is odd", PLAIN, "auto"), (NO_HEAT, dialect_of("openai"), "prod")],
+)
+async def test_what_changes_the_answer_and_what_openai_is_asked_in_its_own_words_is_refused(
+    message: str, dialect: Dialect, model: str
+) -> None:
+    async with ScriptedProvider(refusal(message)) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None, dialect=dialect)) as backend:
+            with pytest.raises(UpstreamRejected):
+                await backend.open(ask(model=model, stop="x"))
+        assert len(provider.received) == 1
+
+
+async def test_an_error_that_repeats_the_chat_says_nothing_about_others() -> None:
+    said = [{"role": "user", "content": NO_HEAT}]
+    async with ScriptedProvider(refusal(NO_HEAT), Outcome(), Outcome()) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            await read_stream.collect(backend, ask(messages=said))
+            await read_stream.collect(backend, ask())
+        assert ["temperature" in request.json for request in provider.received] == [True, False, True]
+
+
+async def test_through_litellm_too() -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def complete(**arguments: Any) -> object:
+        asked.append(tuned(arguments))
+        for name, message in (("max_tokens", NO_LIMIT), ("temperature", NO_HEAT)):
+            if name in arguments:
+                raise error_named("BadRequestError", 400, message=f"AzureException BadRequestError - {message}")
+        return ANSWER
+
+    backend = LitellmBackend("b", complete=complete)
+    for _ in range(2):
+        await read_stream.collect(backend, ask("azure/prod"))
+    assert asked[2:] == [TAKEN, TAKEN]
+
+
+def test_a_newer_limit_is_kept_and_no_object_is_left_alone() -> None:
+    assert refused_field(NO_LIMIT.encode()) == "max_tokens"
+    both = b'{"max_tokens":1,"max_completion_tokens":2}'
+    assert json.loads(without_refused(both, {"max_tokens"})) == {"max_completion_tokens": 2}
+    assert without_refused(b"[]", {"max_tokens"}) == b"[]"
