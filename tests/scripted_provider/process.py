@@ -31,5 +31,7 @@ def provider_process(*arguments: str) -> Generator[ProviderProcess]:
     command = [sys.executable, "-m", "tests.scripted_provider", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield ProviderProcess(process.stdout.readline().strip(), process)
-        process.terminate()
+        try:
+            yield ProviderProcess(process.stdout.readline().strip(), process)
+        finally:
+            process.terminate()
