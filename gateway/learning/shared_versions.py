@@ -39,7 +39,7 @@ class SharedVersions:
             return False
         history = await self._history(newest)
         await self._fetch(history[-1].artefact)
-        is_new = self._versions.replace(history)
+        is_new = await asyncio.to_thread(self._versions.replace, history)  # another process may have it locked
         self._seen = newest
         return is_new
 
@@ -89,7 +89,7 @@ class SharedVersions:
                 "again if this one is still wanted"
             )
         self._seen = choice.number
-        self._versions.replace(history)
+        await asyncio.to_thread(self._versions.replace, history)
 
     async def _share_own(self) -> None:
         history = self._versions.history()

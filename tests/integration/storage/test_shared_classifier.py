@@ -1,7 +1,9 @@
 """Two replicas' homes have one classifier between them, on both databases."""
 
 import asyncio
+import fcntl
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from sqlalchemy import delete, update
@@ -164,6 +166,23 @@ async def test_the_database_keeps_the_artefacts_that_were_last_in_force(
         await connection.execute(delete(classifier_files))
     with pytest.raises(StateError, match=f"artefact {names[3]} is neither in this home nor in the database"):
         await two.shared.rollback(author="ann")
+
+
+async def test_a_command_that_stands_still_holds_up_no_request(pair: tuple[Replica, Replica]) -> None:
+    """Stopped (Ctrl-Z) while it kept an artefact, one stopped each gateway of its home at the next promotion."""
+    one, two = pair
+    await one.shared.activate(Active(SHIPPED, await one.learn(0.5), "", 1), author="ann")
+    two.home.mkdir()
+    with (two.home / "active.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        rescue = Timer(30, fcntl.flock, (lock, fcntl.LOCK_UN))
+        rescue.start()
+        following = asyncio.create_task(two.shared.follow())
+        await asyncio.sleep(0.2)
+        assert not following.done(), "other work had its turn meanwhile"
+        rescue.cancel()
+        rescue.join()
+    assert await following
 
 
 async def test_what_a_database_of_before_lacks_is_shared_again_by_those_who_run(
