@@ -33,6 +33,8 @@ NO_CLUSTER: Final = (
     "it is a Redis Cluster, whose address is written as redis+cluster://host1:6379,host2:6379 (rediss+... over TLS)"
 )
 MOVING: Final = "its keys are being moved to another node of the cluster; once all are there, it is found by itself"
+NO_FILE = (FileNotFoundError, IsADirectoryError)
+NO_TLS_FILE: Final = "There is no such file as `ssl_ca_certs`, `ssl_certfile` or `ssl_keyfile` in its address names"
 
 
 class _Ours(AbstractConnection):
@@ -194,4 +196,6 @@ def reason(error: Exception) -> str:
         return f"{type(error).__name__}: {said}; {NO_CLUSTER}"
     if isinstance(error, AskError | TryAgainError) or "non local key" in str(error):
         return f"{type(error).__name__}: {MOVING}"
+    if isinstance(error.__context__, NO_FILE) and " connecting to /" not in said:  # that is a socket's path
+        said += f" {NO_TLS_FILE}"
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

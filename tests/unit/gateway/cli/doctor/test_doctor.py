@@ -250,6 +250,20 @@ def test_what_does_not_answer_is_named_with_its_fix(home: Home) -> None:
     assert not checks["redis"].is_ok
 
 
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [("rediss://127.0.0.1:9/0?ssl_ca_certs=/none", "`ssl_ca_certs`"), ("unix:///none", "No such file or directory.)")],
+)
+def test_a_missing_file_of_redis_is_not_told_as_its_address(
+    home: Home, monkeypatch: pytest.MonkeyPatch, address: str, says: str
+) -> None:
+    """The client says "Error 2 connecting to 127.0.0.1:9. No such file or directory." of both."""
+    monkeypatch.setenv("BREAKEVEN_REDIS_URL", address)
+    told = found(home)["redis"]
+    assert not told.is_ok
+    assert says in told.detail
+
+
 async def _told(url: str, *commands: tuple[str, ...]) -> None:
     client = connect_bytes(url)
     for command in commands:
