@@ -22,6 +22,7 @@ from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, text_of
 from backends.formats.json_splice import NotAnObject, find_members, require_plain_names, splice
 from backends.formats.past_thinking import UNSIGNED_MARK, without_thinking, without_unsigned
+from backends.formats.refused_thinking import may_be_repeated, refused_kind, without_kinds
 from backends.formats.sampling import CLAUDE_SAMPLING, claude_effort, is_claude, is_older_claude
 from backends.formats.strict_turns import mended_chat
 from backends.formats.unfinished_turns import without_empty_texts
@@ -78,6 +79,7 @@ class AnthropicBackend(HttpBackend):
         super().__init__(name, base_url, headers)
         self._unknown = Learned[tuple[str, str | None], _Known]()  # by model and betas: with a beta come fields
         self._efforts = Learned[tuple[str, str], str]()  # by model and what is asked for
+        self._thinking = Learned[str, frozenset[str]]()  # kinds that a model refuses
         self._too_strict = Learned[OfTools | None, bool]()
 
     async def open(self, call: Call) -> Reply:
@@ -123,6 +125,10 @@ class AnthropicBackend(HttpBackend):
         if known:
             body, headers = without_fields(came.body, fields), with_betas(came.headers, known.betas)
             exchange = replace(came, body=body, headers=headers)
+        kinds = self._thinking.get(call.upstream_model) or frozenset[str]()
+        if kinds and (body := without_kinds(exchange.body, kinds)) != exchange.body:
+            exchange = replace(exchange, body=body)
+        refused = kinds
         for _ in range(_MOST_MENDS):
             try:
                 reply = await self.exchange(call, exchange)
@@ -133,9 +139,12 @@ class AnthropicBackend(HttpBackend):
                 if body == exchange.body and headers == exchange.headers:
                     raise
                 fields |= unknown_fields(refusal.body)
+                refused |= {kind} if (kind := refused_kind(refusal.body)) else set[str]()
             exchange = replace(exchange, body=body, headers=headers)
         else:
             reply = await self.exchange(call, exchange)
+        if refused != kinds and not may_be_repeated(call.body):
+            self._thinking.put(call.upstream_model, refused)
         if exchange is not came and not says_unknown(call.body):
             self._learn(call.upstream_model, came, exchange, fields)
         return reply
@@ -207,10 +216,12 @@ def _effort_of(body: bytes) -> str | None:
 
 def _mended(body: bytes, refusal: bytes) -> bytes:
     """The request without earlier thinking that Anthropic cannot read, without new thinking where another server misses
-    the earlier, with the nearest effort that a server offers, without empty texts, or without fields that it does not
-    know; the same bytes if it was refused for anything else."""
+    the earlier, with thinking of another kind, with the nearest effort that a server offers, without empty texts, or
+    without fields that it does not know; the same bytes if it was refused for anything else."""
     if (known := without_unknown_fields(body, refusal)) != body:
         return known
+    if (kind := refused_kind(refusal)) and (told := without_kinds(body, (kind,))) != body:
+        return told
     members = find_members(body)
     if _MISSED.search(refusal):
         return splice(body, {"thinking": _DISABLED}, members)

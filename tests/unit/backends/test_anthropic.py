@@ -97,6 +97,49 @@ async def test_thinking_is_turned_off_where_the_earlier_is_missing() -> None:
     assert asked[2:] == [b'{"model":"auto"}', b'{"model":"auto",%b}' % disabled]
 
 
+MANAGED = b'{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]}'
+
+
+@pytest.mark.parametrize(
+    ("message", "asked", "told"),
+    [
+        ("adaptive thinking is not supported on this model", b'{"type":"adaptive"}', None),
+        (
+            "thinking: Input tag 'adaptive' found using 'type' does not match any of the expected tags: 'disabled', "
+            "'enabled'",
+            b'{"type":"adaptive"}',
+            None,
+        ),
+        (
+            'event:error\ndata:{"code":"InvalidParameter","message":"Only \'enabled\' and \'disabled\' are supported '
+            "for thinking; 'adaptive' is not supported.\"}",
+            b'{"type":"adaptive"}',
+            None,
+        ),
+        (
+            '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and '
+            '"output_config.effort" to control thinking behavior.',
+            b'{"type":"enabled","budget_tokens":2000,"display":"omitted"}',
+            {"type": "adaptive", "display": "omitted"},
+        ),
+    ],
+)
+async def test_a_kind_of_thinking_that_a_model_lacks_is_another_then_and_later(
+    message: str, asked: bytes, told: object
+) -> None:
+    """Claude Code asks every model whose name it does not know for adaptive thinking, Haiku 4.5 behind `auto` too."""
+    body = b'{"model":"auto","max_tokens":9000,"thinking":%b,"context_management":%b}' % (asked, MANAGED)
+    refused = Raw((json.dumps({"error": {"message": message}}).encode(),), status=400, headers={})
+    async with ScriptedProvider(refused, OUTCOME, OUTCOME, OUTCOME) as provider:
+        async with aclosing(AnthropicBackend("b", provider.base_url, "key")) as backend:
+            for model in ("claude-x", "claude-x", "another"):
+                await read_stream.collect(backend, Call("messages", model, body, False, "r-1"))
+        thinking = [request.json.get("thinking") for request in provider.received]
+        managed = ["context_management" in request.json for request in provider.received]
+    assert thinking == [json.loads(asked), told, told, json.loads(asked)]
+    assert managed == [True, told is not None, told is not None, True]
+
+
 async def test_a_refusal_of_thinking_stands_where_there_is_none() -> None:
     error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": BOUND}}).encode()
     async with ScriptedProvider(Raw((error,), status=400, headers={})) as provider:
