@@ -15,6 +15,7 @@ from backends.formats.media import MediaAsked, ask, read_answer
 from backends.formats.media_events import MediaStreamReader, SpeechEventReader, SpeechStreamReader, speech_usage
 from backends.http.reply import BytesReply, StreamReply, TimedResponse
 from backends.http_backend import Exchange
+from backends.learned import Learned, Monotonic
 from backends.protocol import EVENT_STREAM, JSON, Call, Chunk, Reply
 
 _SPEECH = "audio.speech"
@@ -23,11 +24,11 @@ _SPEECH = "audio.speech"
 class MediaExchanges:
     """For one backend; models are remembered by their upstream names."""
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, monotonic: Monotonic) -> None:
         self._backend = backend
-        self._speak_no_events: set[str] = set()
+        self._speak_no_events = Learned[str, bool](monotonic)
         self._tell_length_in_many_words: set[str] = set()
-        self._tell_no_length: set[str] = set()
+        self._tell_no_length = Learned[str, bool](monotonic)
 
     def build(self, call: Call, url: str, headers: Mapping[str, str]) -> tuple[MediaAsked, Exchange]:
         """Raises UpstreamRejected if the body cannot be parsed."""
@@ -54,7 +55,7 @@ class MediaExchanges:
         """Whether the provider rejected our way of requesting usage; if so, the next `build` uses another."""
         model = call.upstream_model
         if asked.asks_for_events and b"stream_format" in refusal.body:
-            self._speak_no_events.add(model)
+            self._speak_no_events.put(model, True)
             return True
         if asked.words == "verbose" and b"response_format" in refusal.body:
             self._expect_no_length(model)
@@ -72,7 +73,7 @@ class MediaExchanges:
 
     def _expect_no_length(self, model: str) -> None:
         self._tell_length_in_many_words.discard(model)
-        self._tell_no_length.add(model)
+        self._tell_no_length.put(model, True)
 
     def _speech(self, asked: MediaAsked, call: Call, response: TimedResponse, kind: str) -> Reply:
         if not kind.startswith(EVENT_STREAM):

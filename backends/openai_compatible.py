@@ -151,7 +151,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._mends = Learned[str, tuple[Mend, ...]](monotonic)
         self._refused = Learned[str, frozenset[str]](monotonic)
         self._efforts = Learned[tuple[str, str], str](monotonic)  # by model and what is asked for
-        self._media = MediaExchanges(name)
+        self._media = MediaExchanges(name, monotonic)
         self._rerank_dialect = rerank_dialect_of(provider or name)
 
     async def open(self, call: Call) -> Reply:

@@ -26,6 +26,7 @@ from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import BackendHealth, Call, Chunk, Timeouts
 from backends.scripted import Outcome
 from tests import read_stream
+from tests.hand_clock import HandClock
 from tests.ports import refusing_port
 from tests.scripted_provider import Raw, ScriptedProvider
 from tests.waiting import until
@@ -34,6 +35,7 @@ KEY = "sk-canary-1234567890"
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"w"},"finish_reason":null}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 JSON = {"content-type": "application/json"}
+FORM = b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\nauto\r\n--xyz--\r\n'
 
 
 def make_call(*, stream: bool = True, body: bytes | None = None, timeouts: Timeouts | None = None) -> Call:
@@ -48,6 +50,25 @@ def make_backend(provider: ScriptedProvider, **options: object) -> OpenAICompati
 async def collect(backend: OpenAICompatibleBackend, call: Call) -> list[Chunk]:
     async with aclosing(backend):
         return await read_stream.collect(backend, call)
+
+
+async def test_speech_and_sound_are_asked_for_anew_an_hour_after_a_refusal() -> None:
+    """One odd answer made every later cost of the model an estimate, until the next restart."""
+    clock, odd = HandClock(), Raw((b'{"text": "said"}',), headers=JSON)
+    refusal = Raw((b'{"error":{"message":"Unknown parameter: stream_format"}}',), status=400, headers=JSON)
+    heard = Raw((b"sound",), headers={"content-type": "audio/mpeg"})
+    speech = Call("audio.speech", "m", b'{"input":"a"}', True, "r-1", wants_usage=True)
+    sound = Call("audio.transcriptions", "m", FORM, False, "r-1", content_type="multipart/form-data; boundary=xyz")
+    plan = [refusal, heard, *[odd] * 3, heard, odd, heard, odd, odd]
+    async with ScriptedProvider(*plan) as provider:
+        async with aclosing(make_backend(provider, monotonic=clock)) as backend:
+            for call in (speech, sound, sound, sound, speech, sound):
+                await read_stream.collect(backend, call)
+            clock.now += 3600
+            for call in (speech, sound, sound):
+                await read_stream.collect(backend, call)
+        asked = [b"stream_format" in sent.body or b"verbose_json" in sent.body for sent in provider.received]
+    assert asked == [True, False, False, True, *[False] * 3, True, False, True]
 
 
 async def test_what_is_sent() -> None:
