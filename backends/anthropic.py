@@ -22,7 +22,7 @@ from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, text_of
 from backends.formats.json_splice import NotAnObject, find_members, require_plain_names, splice
 from backends.formats.past_thinking import UNSIGNED_MARK, without_thinking, without_unsigned
-from backends.formats.refused_thinking import may_be_repeated, refused_kind, without_kinds
+from backends.formats.refused_thinking import may_be_repeated, refused_kind, turned_off, without_kinds
 from backends.formats.sampling import CLAUDE_SAMPLING, claude_effort, is_claude, is_older_claude
 from backends.formats.strict_turns import mended_chat
 from backends.formats.unfinished_turns import without_empty_texts
@@ -47,16 +47,17 @@ NATIVE_PATHS: Final[Mapping[Operation, str]] = {
 """Calls in Anthropic's own format."""
 _UNREADABLE: Final = re.compile(rb"signature[^\"]{0,9} in [^\"]{0,9}thinking")
 """How Anthropic rejects thinking of another provider, or of a conversation that has changed since."""
-_MISSED: Final = re.compile(rb"thinking mode must be passed back|reasoning_content is missing")
+_MISSED: Final = re.compile(
+    rb"thinking mode must be passed back|reasoning_content is missing|or `redacted_thinking`, but"
+)
 """How DeepSeek and Moonshot reject a conversation with tool calls that lacks its thinking, which clients drop if it is
-not signed, or which another model did."""
+not signed, or which another model did; and Anthropic one that ends in such a call and its result, if it is to think."""
 _TOO_STRICT: Final = re.compile(rb"schemas? (?:contains|is) too|tools\.\d+\.custom: ", re.IGNORECASE)
 """How Anthropic rejects strict tools with too many members that may be missing or are of several types, or with a
 schema that refers to itself."""
 _EMPTY: Final = re.compile(rb"text content blocks must |must have non-empty content|must not be empty")
 """How Anthropic, Bedrock and Moonshot reject texts of nothing, which other models' answers leave in a conversation."""
 _MOST_MENDS: Final = 4
-_DISABLED: Final = b'{"type":"disabled"}'
 _DECIDED_ON: Final = frozenset(
     {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "models", "plugins", "preset", "speed", "stream"}
     | {"system", "tools"}
@@ -224,7 +225,7 @@ def _mended(body: bytes, refusal: bytes) -> bytes:
         return told
     members = find_members(body)
     if _MISSED.search(refusal):
-        return splice(body, {"thinking": _DISABLED}, members)
+        return turned_off(body)
     if config := members.get("output_config"):
         asked = decode_object(body[config.start : config.end]) or {}
         effort = text_of(asked, "effort")

@@ -2,13 +2,13 @@
 Claude Code asks of every model whose name it does not know; Claude since 4.7 `enabled` with a budget. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 import msgspec
 
 from backends.formats.json_objects import decode_object, text_of
-from backends.formats.json_splice import find_members, splice
+from backends.formats.json_splice import Member, find_members, splice
 
 Kind = Literal["enabled", "adaptive"]
 _REFUSED: Final[tuple[tuple[Kind, re.Pattern[bytes]], ...]] = (
@@ -17,6 +17,7 @@ _REFUSED: Final[tuple[tuple[Kind, re.Pattern[bytes]], ...]] = (
 )
 """As Anthropic, its models at Vertex, and DashScope say it. In the order in which they are mended."""
 _ABOUT_THINKING: Final = b"clear_thinking"
+_DISABLED: Final = b'{"type":"disabled"}'
 
 
 def refused_kind(refusal: bytes) -> Kind | None:
@@ -31,11 +32,17 @@ def may_be_repeated(body: bytes) -> bool:
 
 def without_kinds(body: bytes, kinds: Iterable[str]) -> bytes:
     """A request without these kinds: a budget is left to the model, and what would be left to it is not asked for; the
-    same bytes if it asks for neither. Nor is it asked then to forget thinking, which it refuses without any."""
+    same bytes if it asks for neither. Nor is it asked then to forget thinking, which Anthropic refuses without any."""
     for kind, _ in _REFUSED:
         if kind in kinds:
             body = _without(body, kind)
     return body
+
+
+def turned_off(body: bytes) -> bytes:
+    """A request with thinking turned off."""
+    members = find_members(body)
+    return splice(body, {"thinking": _DISABLED, **_no_forgetting(body, members)}, members)
 
 
 def _without(body: bytes, kind: Kind) -> bytes:
@@ -48,7 +55,9 @@ def _without(body: bytes, kind: Kind) -> bytes:
     if kind == "enabled":
         told = {name: value for name, value in asked.items() if name != "budget_tokens"} | {"type": "adaptive"}
         return splice(body, {"thinking": msgspec.json.encode(told)}, members)
-    edits: dict[str, bytes | None] = {"thinking": None}
-    if (managed := members.get("context_management")) and _ABOUT_THINKING in body[managed.start : managed.end]:
-        edits["context_management"] = None
-    return splice(body, edits, members)
+    return splice(body, {"thinking": None, **_no_forgetting(body, members)}, members)
+
+
+def _no_forgetting(body: bytes, members: Mapping[str, Member]) -> Mapping[str, None]:
+    managed = members.get("context_management")
+    return {"context_management": None} if managed and _ABOUT_THINKING in body[managed.start : managed.end] else {}

@@ -82,22 +82,30 @@ async def test_thinking_that_anthropic_cannot_read_is_left_out(has_more: bool) -
     assert asked == [[hello, answer, hello], [hello, *[answer | {"content": [said]}] * has_more, hello]]
 
 
-async def test_thinking_is_turned_off_where_the_earlier_is_missing() -> None:
-    message = "The `content[].thinking` in the thinking mode must be passed back to the API."
+MANAGED = b'{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]}'
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The `content[].thinking` in the thinking mode must be passed back to the API.",
+        "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When `thinking` "
+        "is enabled, a final `assistant` message must start with a thinking block.",
+    ],
+)
+async def test_thinking_is_turned_off_where_the_earlier_is_missing(message: str) -> None:
     refused = Raw((json.dumps({"error": {"message": message}}).encode(),), status=400, headers={})
     body = b'{"model":"auto","messages":[ ],"thinking":{"type":"adaptive"}}'
+    managed = body.replace(b"}}", b'},"context_management":%b}' % MANAGED)
     async with ScriptedProvider(refused, OUTCOME, refused) as provider:
-        [chunk] = await collect(provider, make_call(body, "messages"))
+        [chunk] = await collect(provider, make_call(managed, "messages"))
         assert chunk.usage == OUTCOME.usage
         with pytest.raises(UpstreamRejected):
             await collect(provider, make_call(b'{"model":"auto"}', "messages"))
         asked = [request.body.replace(b'"claude-x"', b'"auto"') for request in provider.received]
     disabled = b'"thinking":{"type":"disabled"}'
-    assert asked[:2] == [body, body.replace(b'"thinking":{"type":"adaptive"}', disabled)]
+    assert asked[:2] == [managed, body.replace(b'"thinking":{"type":"adaptive"}', disabled)]
     assert asked[2:] == [b'{"model":"auto"}', b'{"model":"auto",%b}' % disabled]
-
-
-MANAGED = b'{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]}'
 
 
 @pytest.mark.parametrize(
