@@ -18,6 +18,8 @@ from backends.formats.call_ids import for_anthropic, with_call_ids
 from backends.formats.chat_fields import EFFORTS, untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.efforts import offered_effort
+from backends.formats.image_types import REFUSED as OF_ANOTHER_TYPE
+from backends.formats.image_types import with_true_types
 from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, text_of
 from backends.formats.json_splice import NotAnObject, find_members, require_plain_names, splice
@@ -217,8 +219,9 @@ def _effort_of(body: bytes) -> str | None:
 
 def _mended(body: bytes, refusal: bytes) -> bytes:
     """The request without earlier thinking that Anthropic cannot read, without new thinking where another server misses
-    the earlier, with thinking of another kind, with the nearest effort that a server offers, without empty texts, or
-    without fields that it does not know; the same bytes if it was refused for anything else."""
+    the earlier, with thinking of another kind, with the nearest effort that a server offers, without empty texts, with
+    pictures under their own types, or without fields that it does not know; the same bytes if it was refused for
+    anything else."""
     if (known := without_unknown_fields(body, refusal)) != body:
         return known
     if (kind := refused_kind(refusal)) and (told := without_kinds(body, (kind,))) != body:
@@ -233,6 +236,8 @@ def _mended(body: bytes, refusal: bytes) -> bytes:
         if told:
             return splice(body, {"output_config": msgspec.json.encode(asked | {"effort": told})}, members)
     messages = members.get("messages")
+    if messages and OF_ANOTHER_TYPE.search(refusal):
+        return splice(body, {"messages": with_true_types(body[messages.start : messages.end])}, members)
     if messages and _EMPTY.search(refusal):
         return splice(body, {"messages": without_empty_texts(body[messages.start : messages.end])}, members)
     if messages is None or not _UNREADABLE.search(refusal):

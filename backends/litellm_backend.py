@@ -33,6 +33,7 @@ from backends.formats.named_addresses import PICTURE, addresses_in
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.past_thinking import DETAILS, details_of
 from backends.formats.refused_fields import may_be_repeated, refused_field, without_refused
+from backends.formats.strict_turns import mended_chat
 from backends.http.errors import TOO_LONG, error_from_status, is_too_long
 from backends.http.reply import PlainReply
 from backends.http_backend import where_another_may_do
@@ -126,20 +127,24 @@ class LitellmBackend:
 
     async def open(self, call: Call) -> Reply:
         """Asks again without fields that the model refuses, and later chats too: litellm leaves out what models refuse
-        by their names, and a deployment may have its own."""
+        by their names, and a deployment may have its own. Once with messages that it takes."""
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self._name} does not offer {call.operation}")
         known = self._refused.get(call.upstream_model) or frozenset[str]()
-        asked, refused = replace(call, body=without_refused(call.body, known)), known
+        asked, refused, is_mended = replace(call, body=without_refused(call.body, known)), known, False
         while True:
             try:
                 reply = await self._open(asked)
                 break
             except UpstreamRejected as refusal:
                 name = refused_field(refusal.body)
-                if name is None or (kept := without_refused(asked.body, (name,))) == asked.body:
+                if name is not None and (kept := without_refused(asked.body, (name,))) != asked.body:
+                    refused |= {name}
+                elif not is_mended and (changed := mended_chat(asked.body, refusal.body)) is not None:
+                    kept, is_mended = changed, True
+                else:
                     raise
-            asked, refused = replace(call, body=kept), refused | {name}
+            asked = replace(call, body=kept)
         if refused != known and not may_be_repeated(call.body):
             self._refused.put(call.upstream_model, refused)
         return reply

@@ -15,6 +15,8 @@ from typing import Final, cast
 import msgspec
 
 from backends.formats.call_ids import for_mistral, with_call_ids
+from backends.formats.image_types import REFUSED as OF_ANOTHER_TYPE
+from backends.formats.image_types import with_true_types
 from backends.formats.json_splice import MEMBERS, NotAnObject, find_members, objects_in, splice
 from backends.formats.tool_turns import OPENING, with_answers
 from backends.formats.unfinished_turns import with_every_result, without_empty_answers
@@ -215,6 +217,7 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
         ),
         with_text_results,
     ),
+    (OF_ANOTHER_TYPE, with_true_types),
     (re.compile(rb"must alternate|2 or more assistant messages", re.IGNORECASE), alternating),
     (re.compile(rb"role '?user'? after role '?tool", re.IGNORECASE), with_answers),
     (

@@ -384,3 +384,20 @@ async def test_empty_texts_that_another_model_left_are_left_out_once_refused(mes
             await collect(provider, make_call(NATIVE % b"false", "messages"))
         told = [request.json["messages"] for request in provider.received]
     assert told == [said, [user, {"role": "assistant", "content": [call]}, user], [user]]
+
+
+async def test_a_picture_of_another_type_than_it_came_under_is_sent_again_under_its_own() -> None:
+    """A screenshot in JPEG under image/png ended a conversation: Claude refused each later turn of it too."""
+    message = "The image was specified using the image/png media type, but the image appears to be a image/jpeg image"
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    refused = Raw((json.dumps(error).encode(),), status=400, headers={"content-type": "application/json"})
+    block = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "/9j/4AAQ"}}
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,/9j/4AAQ"}}
+    asked: list[tuple[Operation, Any]] = [("messages", block), ("chat.completions", part)]
+    for operation, picture in asked:
+        body = json.dumps({"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": [picture]}]})
+        async with ScriptedProvider(refused, OUTCOME) as provider:
+            await collect(provider, make_call(body.encode(), operation))
+            shown: list[Any] = [request.json["messages"] for request in provider.received]
+        told = [messages[0]["content"][0]["source"]["media_type"] for messages in shown]
+        assert told == ["image/png", "image/jpeg"]

@@ -1,4 +1,5 @@
-"""Fields that a model refuses whose deployment has a name of its own are left out, then and in later chats."""
+"""Fields that a model refuses whose deployment has a name of its own are left out, then and in later chats; and what
+else is sent again through litellm."""
 
 import json
 from contextlib import aclosing
@@ -91,6 +92,22 @@ async def test_through_litellm_too() -> None:
     for _ in range(2):
         await read_stream.collect(backend, ask("azure/prod"))
     assert asked[2:] == [TAKEN, TAKEN]
+
+
+async def test_messages_that_a_model_refuses_are_sent_again_through_litellm_once() -> None:
+    message = "The image was specified using the image/png media type, but the image appears to be a image/jpeg image"
+    asked: list[str] = []
+
+    async def complete(**arguments: Any) -> object:
+        asked.append(arguments["messages"][0]["content"][0]["image_url"]["url"])
+        raise error_named("BadRequestError", 400, message=message)
+
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,/9j/4AAQ"}}
+    with pytest.raises(UpstreamRejected):
+        await LitellmBackend("b", complete=complete).open(
+            ask("bedrock/claude", messages=[{"role": "user", "content": [picture]}])
+        )
+    assert asked == ["data:image/png;base64,/9j/4AAQ", "data:image/jpeg;base64,/9j/4AAQ"]
 
 
 def test_a_newer_limit_is_kept_and_no_object_is_left_alone() -> None:

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from backends.formats.image_types import with_true_types
 from backends.formats.strict_turns import (
     alternating,
     mend_for,
@@ -221,6 +222,11 @@ WORDS = [
     ("Message has tool role, but there was no previous assistant message with a tool call!", with_every_result),
     ("Cannot continue an assistant message that contains tool calls.", with_every_result),
     ("Cannot have 2 or more assistant messages at the end of the list.", alternating),
+    (
+        "The image was specified using the image/jpeg media type, but the image appears to be a image/png image",
+        with_true_types,
+    ),
+    ("messages.7.content.5.image.source.base64.data: Image does not match the provided media type", with_true_types),
 ]
 
 
