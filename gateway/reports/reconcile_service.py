@@ -160,7 +160,8 @@ def _renamed(lines: Sequence[Charged], named: Mapping[str, str], ours: set[str])
     for name in named:
         if model_key(name) not in there:
             has = ", ".join(sorted(there - ours)) or "no name that we do not know"
-            raise InvalidRequest(f"nothing in the export is called {name!r}; it has {has}.", param="named")
+            problem = f"nothing in the export is called {name!r} on these days; it has {has}"
+            raise InvalidRequest(f"{problem}.", param="named")
     return [replace(line, model=keys.get(model_key(line.model), line.model)) for line in lines]
 
 
