@@ -9,18 +9,22 @@ from gateway.notices.notice import FORECAST, BudgetSpent, Document, Mark, budget
 
 LIKELY = 0.8
 """Share of simulated months over budget: whoever gets a false alarm early on will not read the next one."""
+LEAST_MONTH_DAYS = 5
+"""Complete days of the month itself: where a month's last days are expensive, its 1st looked like a new level, and four
+months of five that kept their budget were told that they would not. See docs/decisions/damped-forecasts.md."""
 LEAST_LEARNED_DAYS = 10
 """Complete days. With fewer the forecast is just their mean, which one unusual day dominates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """Where a budget's month is heading. `probability` is the share of simulated months over budget; the amounts are
-    the 5 %, 50 % and 95 % quantiles of the month's total, `early` and `late` the days by which 5 % and 95 % of the
-    months have spent it, None if fewer do."""
+    """Where a budget's month is heading, of which `month_days` are complete. `probability` is the share of simulated
+    months over budget; the amounts are the 5 %, 50 % and 95 % quantiles of the month's total, `early` and `late` the
+    days by which 5 % and 95 % of the months have spent it, None if fewer do."""
 
     spent: BudgetSpent
     learned_days: int
+    month_days: int
     probability: float
     low_pico_usd: int
     middle_pico_usd: int
@@ -34,8 +38,9 @@ def forecast_due(foreseen: Foreseen, told: Collection[Mark]) -> Mark | None:
     """Sent once, if it is likely and enough is known. Budgets already spent are covered by the share notices."""
     spent, mark = foreseen.spent, foreseen.spent.mark(FORECAST)
     is_ahead = spent.spent_pico_usd < spent.amount_pico_usd
-    is_likely = foreseen.learned_days >= LEAST_LEARNED_DAYS and foreseen.probability >= LIKELY
-    return mark if is_ahead and is_likely and mark not in told else None
+    is_known = foreseen.learned_days >= LEAST_LEARNED_DAYS and foreseen.month_days >= LEAST_MONTH_DAYS
+    is_likely = foreseen.probability >= LIKELY
+    return mark if is_ahead and is_known and is_likely and mark not in told else None
 
 
 def forecast_document(foreseen: Foreseen, *, page: str | None) -> Document:

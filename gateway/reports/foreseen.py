@@ -1,5 +1,6 @@
 """Finds monthly budgets that are forecast to be exceeded. Knows no clock."""
 
+from gateway.instants import moment_of
 from gateway.limits.values import window_id
 from gateway.notices.forecast_notice import Foreseen
 from gateway.notices.notice import BudgetSpent
@@ -27,6 +28,7 @@ def _foreseen(standing: Standing, now_us: int) -> Foreseen | None:
     return Foreseen(
         spent,
         learned_days=standing.learned_days,
+        month_days=moment_of(now_us).day - 1,
         probability=burn.probability_of_exceeding,
         low_pico_usd=burn.projected.low_pico_usd,
         middle_pico_usd=burn.projected.middle_pico_usd,

@@ -13,6 +13,7 @@ SPENT = BudgetSpent("team", "red", "red", "month:2026-11-01", 100 * USD, 61_200_
 AHEAD = Foreseen(
     SPENT,
     learned_days=41,
+    month_days=11,
     probability=0.93,
     low_pico_usd=98 * USD,
     middle_pico_usd=131 * USD,
@@ -31,6 +32,8 @@ AHEAD = Foreseen(
         (replace(AHEAD, probability=0.799), False),
         (replace(AHEAD, learned_days=10), True),
         (replace(AHEAD, learned_days=9), False),
+        (replace(AHEAD, month_days=5), True),
+        (replace(AHEAD, month_days=4), False),  # the last month's end may have been expensive, as always
         (replace(AHEAD, spent=replace(SPENT, spent_pico_usd=100 * USD)), False),  # its share tells of that
         (replace(AHEAD, spent=replace(SPENT, amount_pico_usd=0, spent_pico_usd=0)), False),
     ],

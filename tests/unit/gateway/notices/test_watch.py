@@ -233,7 +233,7 @@ def test_forecasts_are_due_once_for_each_complete_day() -> None:
 def heading_for(rig: Rig, dollars: int, spent: int) -> Foreseen:
     budget = BudgetSpent("team", "red", "red", window_id("month", us(rig.now)), 100 * USD, spent * USD, False)
     day = NOVEMBER.date().replace(day=20)
-    return Foreseen(budget, 30, 0.9, dollars * USD, dollars * USD, dollars * USD, day, day, None)
+    return Foreseen(budget, 30, 10, 0.9, dollars * USD, dollars * USD, dollars * USD, day, day, None)
 
 
 async def test_a_month_that_heads_beyond_its_budget_is_told_once_and_looked_at_once_a_day(rig: Rig) -> None:

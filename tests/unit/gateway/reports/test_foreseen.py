@@ -30,7 +30,7 @@ async def test_a_budget_that_its_month_will_pass_is_foreseen_with_the_days() -> 
         standing.burn.runs_out_middle,
         standing.burn.probability_of_exceeding,
     )
-    assert found.learned_days == 90
+    assert (found.learned_days, found.month_days) == (90, NOW.day - 1)
     assert forecast_due(found, []) is not None
     assert date(2026, 11, 12) < found.runs_out <= date(2026, 11, 30)
     assert forecast_document(found, page=None)["runs_out"] == found.runs_out.isoformat()
