@@ -13,6 +13,7 @@ from backends.endpoints.content_schema import json_schema_of
 from backends.endpoints.content_wrapping import Wrapping, needs_wrapping, wrapped
 from backends.endpoints.function_names import name_for_chats, own_names
 from backends.formats.chat_fields import invalid, list_of, object_of, untranslatable
+from backends.formats.efforts import effort_of_budget
 from backends.formats.json_objects import Fields, decode_object, number, text_of
 from backends.formats.past_thinking import name_thoughts
 from backends.formats.proto_json import NamedTwice, many_of, member_of, members_of, messages_of, whole_number
@@ -31,9 +32,6 @@ _WHOLE: Final = {
 }
 _MODES: Final = {"auto": "auto", "validated": "auto", "any": "required", "none": "none"}
 _EFFORTS: Final = {"minimal": "minimal", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh"}
-_BUDGETS: Final = ((1_024, "low"), (8_192, "medium"))
-"""(most thinking tokens, effort), as Google's OpenAI-compatible endpoint maps efforts. A budget of 0 (no thinking)
-becomes the lowest effort, since some models cannot turn thinking off."""
 _TIERS: Final = ("flex", "priority")
 
 _BOUND: Final = {
@@ -197,9 +195,7 @@ def _effort(thinking: Fields) -> str | None:
     budget = whole_number(thinking.get("thinkingBudget"))
     if budget is None or budget < 0:  # the model decides
         return None
-    if budget == 0:
-        return "minimal"
-    return next((effort for most, effort in _BUDGETS if budget <= most), "high")
+    return effort_of_budget(budget) if budget else "minimal"  # some models cannot turn thinking off
 
 
 def _response_format(config: Fields) -> tuple[Fields | None, Wrapping]:

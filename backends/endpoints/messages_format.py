@@ -10,7 +10,8 @@ import msgspec
 from backends.endpoints.messages_blocks import messages_of
 from backends.endpoints.messages_fields import invalid, list_of, share_of, unsayable
 from backends.endpoints.messages_tools import is_strict_schema, tool_choice, tools_of
-from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.efforts import effort_of_budget
+from backends.formats.json_objects import Fields, decode_object, integer, part_of, text_of
 from backends.formats.past_thinking import name_thoughts
 from backends.formats.user_ids import user_of_chat
 
@@ -66,10 +67,17 @@ def chat_body_from_messages(
     tools = tools_of(fields)
     optional: Fields = {"user": user, "tools": tools, "response_format": _response_format(fields)}
     if reasons:
-        optional["reasoning_effort"] = _EFFORTS.get(text_of(part_of(fields, "output_config"), "effort") or "")
+        optional["reasoning_effort"] = _effort(fields)
     if not keeps_cache_marks:
         _unmark(messages, tools)
     return msgspec.json.encode(chat | tool_choice(fields) | {name: value for name, value in optional.items() if value})
+
+
+def _effort(fields: Fields) -> str | None:
+    if (named := _EFFORTS.get(text_of(part_of(fields, "output_config"), "effort") or "")) is not None:
+        return named
+    budget = integer(part_of(fields, "thinking"), "budget_tokens")
+    return effort_of_budget(budget) if budget else None
 
 
 def _refuse_bound(fields: Fields) -> None:

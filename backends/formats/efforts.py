@@ -12,6 +12,8 @@ from backends.formats.json_splice import find_members, splice
 EFFORT: Final = b'"reasoning_effort"'
 _REFUSED: Final = re.compile(rb"reasoning[_. ]?effort", re.IGNORECASE)
 _LIST: Final = re.compile(rb"supported|allowed|available|valid|(?:must|should) be|one of", re.IGNORECASE)
+_BUDGETS: Final = ((1_024, "low"), (8_192, "medium"))
+"""(most thinking tokens, effort), as Google's OpenAI-compatible endpoint maps efforts."""
 _LEVEL: Final = re.compile(rb"\b(?:%b)\b" % "|".join(EFFORTS).encode())
 
 
@@ -20,6 +22,11 @@ def effort_of(body: bytes) -> str | None:
     member = find_members(body).get("reasoning_effort")
     said = body[member.start : member.end].strip(b'"').decode(errors="replace") if member else ""
     return said if said in EFFORTS else None
+
+
+def effort_of_budget(tokens: int) -> str:
+    """The effort that is nearest to a budget for thinking, of Gemini's or Anthropic's format."""
+    return next((effort for most, effort in _BUDGETS if tokens <= most), "high")
 
 
 def offered_effort(asked: str, refusal: bytes) -> str | None:

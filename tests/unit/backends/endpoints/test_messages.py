@@ -86,6 +86,21 @@ def test_fields(body: Json, expected: Json) -> None:
     assert translate(body) == LEAST | expected
 
 
+@pytest.mark.parametrize(
+    ("body", "effort"),
+    [
+        ({"thinking": {"type": "enabled", "budget_tokens": 1_024}}, "low"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 31_999}}, "high"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 31_999}, "output_config": {"effort": "max"}}, "xhigh"),
+        ({"thinking": {"type": "adaptive"}}, None),
+        ({"thinking": {"type": "disabled"}}, None),
+    ],
+)
+def test_a_budget_for_thinking_is_an_effort_where_none_is_named(body: Json, effort: str | None) -> None:
+    chat = json.loads(chat_body_from_messages(json.dumps(LEAST | body).encode(), reasons=True))
+    assert chat.get("reasoning_effort") == effort
+
+
 CONVERSATION: Json = {
     "system": [{"type": "text", "text": "be brief"} | EPHEMERAL],
     "messages": [
