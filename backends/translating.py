@@ -4,7 +4,6 @@ and back.
 Knows no adapter: its constructor is told what the wrapped backend serves natively.
 """
 
-import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import partial
@@ -138,8 +137,10 @@ class TranslatingBackend:
             return await self._inner.open(call)
         tools = of_tools(call.upstream_model, call.body)
         if tools in self._taken_as_chats:
-            with contextlib.suppress(UpstreamRejected):  # as a response it may be taken
+            try:
                 return await self._open_response(call)
+            except UpstreamRejected:  # as a response it may be taken, or is refused in better words
+                return await self._inner.open(call)
         try:
             return await self._inner.open(call)
         except UpstreamRejected as refusal:

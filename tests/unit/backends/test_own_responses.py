@@ -99,6 +99,16 @@ async def test_the_refusal_of_a_chat_too_is_that_of_the_response() -> None:
     assert json.loads(caught.value.body)["error"]["message"] == REFUSALS[3][1]["error"]["message"]
 
 
+async def test_a_chat_that_is_refused_later_is_asked_as_a_response_once() -> None:
+    too_long = refused(400, {"error": {"message": "too long", "code": "context_length_exceeded"}})
+    answers = (refused(400, REFUSALS[3][1]), Outcome(), too_long, refused(400, REFUSALS[3][1]))
+    async with ScriptedProvider(*answers) as provider, aclosing(backend_of(provider)) as backend:
+        await read_stream.collect(backend, ask(ASKED))
+        with pytest.raises(UpstreamRejected):
+            await backend.open(ask(ASKED))
+        assert endpoints(provider) == ["responses", "chat/completions", "chat/completions", "responses"]
+
+
 async def test_what_a_chat_cannot_say_is_still_asked_as_a_response() -> None:
     answers = (refused(400, REFUSALS[3][1]), Outcome(), Raw(()))
     async with ScriptedProvider(*answers) as provider, aclosing(backend_of(provider)) as backend:
