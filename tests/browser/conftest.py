@@ -115,7 +115,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chr
 def browser(chromium: webdriver.Chrome, running: Running) -> Iterator[webdriver.Chrome]:
     """A browser signed in as the owner, on no page yet. Afterwards it checks that no other host was contacted, and that
     the console is empty."""
-    chromium.get("about:blank")
+    chromium.get(f"{running.ui}/ui/healthz")
     chromium.delete_all_cookies()
     cookie = {
         "name": COOKIE,
