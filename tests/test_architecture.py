@@ -62,6 +62,8 @@ ABSENT_ON_A_GPU_MACHINE = ("gguf", "llguidance", "msgspec", "uvicorn", "fastapi"
 NOT_WITH: dict[str, tuple[str, ...]] = {
     # The first process of a fleet, which serves no requests: 0.7 s of CPU and 23 MB.
     "gateway.cli.serve": ("fastapi", "gateway.pipeline"),
+    # It loads these later, without a search for cycles: a fifth of its CPU until it is ready.
+    "gateway.worker.__main__": ("fastapi", "gateway.pipeline"),
     "gateway.api.assemble": ("gateway.telemetry.spans", "opentelemetry"),
     # Every gateway and worker starts one: 0.2 s of CPU and 18 MB.
     "gateway.storage.sink_process": ("numpy", "sqlalchemy.orm", "sqlalchemy.ext.asyncio"),

@@ -1,22 +1,17 @@
-"""One of several worker processes on a port: `python -m gateway.worker`, supervised by `breakeven serve`."""
+"""What a worker process serves, from its options until it is told to stop."""
 
 import argparse
 import asyncio
 import os
 import signal
-import sys
-from pathlib import Path
 
 from gateway.api.assemble import build_app
 from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
 from gateway.config.home import find_home
-from gateway.errors import BreakevenError
 from gateway.process.heartbeat import beat
-from gateway.process.log_lines import set_up_log
-from gateway.process.server import bind, loop_factory, serve_until_stopped
+from gateway.process.server import bind, serve_until_stopped
 from gateway.process.tasks import end_tasks
-from gateway.process.unawaited_output import unawaited_output
 from native import cycles, huge_pages
 
 PARENT_SECONDS = 0.5
@@ -54,30 +49,3 @@ async def _end_with_parent(parent: int) -> None:
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGTERM)
             return
-
-
-def main() -> int:
-    """The exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--host", required=True)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--workers", type=int, required=True, help="how many of them share the port")
-    parser.add_argument("--parent", type=int, required=True, help="the parent's process id; the worker ends with it")
-    parser.add_argument("--ready", type=Path, required=True, help="a file to create once requests are accepted")
-    parser.add_argument("--beats", type=int, help="a file descriptor to write to while the event loop runs")
-    parser.add_argument("--engine-url")
-    parser.add_argument("--ui-url")
-    options = parser.parse_args()
-    with unawaited_output():
-        try:
-            set_up_log()
-            with asyncio.Runner(loop_factory=loop_factory()) as runner:
-                runner.run(serve(options))
-        except BreakevenError as error:
-            print(f"breakeven worker: {error}", file=sys.stderr)
-            return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
