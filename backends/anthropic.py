@@ -14,7 +14,7 @@ from backends.errors import UpstreamRejected
 from backends.formats.anthropic import AnthropicStreamReader, openai_error, read_message
 from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.formats.anthropic_request import build_messages_body
-from backends.formats.call_ids import for_anthropic, with_call_ids
+from backends.formats.call_ids import for_anthropic, with_call_ids, with_distinct_ids
 from backends.formats.chat_fields import EFFORTS, untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.efforts import offered_effort
@@ -26,7 +26,7 @@ from backends.formats.json_splice import NotAnObject, find_members, require_plai
 from backends.formats.past_thinking import UNSIGNED_MARK, without_thinking, without_unsigned
 from backends.formats.refused_thinking import may_be_repeated, refused_kind, turned_off, without_kinds
 from backends.formats.sampling import CLAUDE_SAMPLING, claude_effort, is_claude, is_older_claude
-from backends.formats.strict_turns import mended_chat
+from backends.formats.strict_turns import OF_ONE_ID, mended_chat
 from backends.formats.unfinished_turns import without_empty_texts
 from backends.formats.unknown_fields import (
     BETA,
@@ -220,8 +220,8 @@ def _effort_of(body: bytes) -> str | None:
 def _mended(body: bytes, refusal: bytes) -> bytes:
     """The request without earlier thinking that Anthropic cannot read, without new thinking where another server misses
     the earlier, with thinking of another kind, with the nearest effort that a server offers, without empty texts, with
-    pictures under their own types, or without fields that it does not know; the same bytes if it was refused for
-    anything else."""
+    pictures under their own types and calls under ids of their own, or without fields that it does not know; the same
+    bytes if it was refused for anything else."""
     if (known := without_unknown_fields(body, refusal)) != body:
         return known
     if (kind := refused_kind(refusal)) and (told := without_kinds(body, (kind,))) != body:
@@ -238,6 +238,8 @@ def _mended(body: bytes, refusal: bytes) -> bytes:
     messages = members.get("messages")
     if messages and OF_ANOTHER_TYPE.search(refusal):
         return splice(body, {"messages": with_true_types(body[messages.start : messages.end])}, members)
+    if messages and OF_ONE_ID.search(refusal):
+        return splice(body, {"messages": with_distinct_ids(body[messages.start : messages.end])}, members)
     if messages and _EMPTY.search(refusal):
         return splice(body, {"messages": without_empty_texts(body[messages.start : messages.end])}, members)
     if messages is None or not _UNREADABLE.search(refusal):

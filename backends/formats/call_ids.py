@@ -7,6 +7,7 @@ the prompt stays in the cache.
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -20,6 +21,7 @@ CallId = Callable[[str], str]
 _ANTHROPIC: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _MISTRAL: Final = re.compile(r"[a-zA-Z0-9]{9}")
 _OPENAI_MOST: Final = 40
+_ASSISTANT: Final = b'"assistant"'
 _TEXT: Final = msgspec.json.Decoder(str)
 _ANSWERED: Final = re.compile(rb'"tool_(?:call|use)_id"\s*:\s*"([^"]*)"')
 """Ids of tool results: every call has one, so these are all ids. Text that quotes such a member does not match, since
@@ -84,4 +86,47 @@ def _told(fields: dict[str, msgspec.Raw], name: str, told: CallId) -> dict[str, 
     if not raw.startswith(b'"'):
         return {}
     call_id = _TEXT.decode(raw)
-    return {name: msgspec.Raw(msgspec.json.encode(told(call_id)))} if told(call_id) != call_id else {}
+    other = told(call_id)
+    return {name: msgspec.Raw(msgspec.json.encode(other))} if other != call_id else {}
+
+
+def with_distinct_ids(messages: bytes) -> bytes:
+    """`messages` of a chat or of Anthropic in which no two calls have one id; the same bytes if none have."""
+    try:
+        found = OBJECTS.decode(messages)
+    except msgspec.DecodeError:
+        return messages
+    ids, made = _DistinctIds(), list[dict[str, msgspec.Raw]]()
+    for message in found:
+        if bytes(message.get("role", b"")) == _ASSISTANT:
+            ids.begin_turn()
+            made.append(_renamed(message, ids.of_call))
+        else:
+            made.append(_renamed(message, ids.of_result))
+    return msgspec.json.encode(made) if ids.has_changed else messages
+
+
+class _DistinctIds:
+    """Later calls of an id get another, the same in every turn, and each result that of the call which it follows."""
+
+    def __init__(self) -> None:
+        self.has_changed = False
+        self._calls = Counter[str]()
+        self._told: dict[str, str] = {}
+        self._waiting: dict[str, list[str]] = {}
+
+    def begin_turn(self) -> None:
+        self._waiting.clear()
+
+    def of_call(self, call_id: str) -> str:
+        self._calls[call_id] += 1
+        number = self._calls[call_id]
+        told = call_id if number == 1 else f"call_{_digest(f'{call_id} {number}')[:24]}"
+        self.has_changed = self.has_changed or told != call_id
+        self._waiting.setdefault(call_id, []).append(told)
+        return told
+
+    def of_result(self, call_id: str) -> str:
+        if waiting := self._waiting.get(call_id):
+            self._told[call_id] = waiting.pop(0)
+        return self._told.get(call_id, call_id)

@@ -27,7 +27,10 @@ def with_true_types(messages: bytes) -> bytes:
     """A chat's messages, or those in Anthropic's format; the same bytes if there is nothing to change."""
     if _ENCODED not in messages:
         return messages
-    said: object = msgspec.json.decode(messages)
+    try:
+        said: object = msgspec.json.decode(messages)
+    except msgspec.DecodeError:  # a number that is too large
+        return messages
     made = _typed(said)
     return messages if made == said else msgspec.json.encode(made)
 

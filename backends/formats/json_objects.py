@@ -65,3 +65,11 @@ def integer(fields: Mapping[str, object], name: str) -> int | None:
     """An integer member; `true` is none, though Python counts it as 1."""
     value = fields.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def without_escapes(text: bytes) -> bytes:
+    """JSON without the escapes that hide words in it; the same bytes if it cannot be read."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return text

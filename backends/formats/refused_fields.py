@@ -5,8 +5,7 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-import msgspec
-
+from backends.formats.json_objects import without_escapes
 from backends.formats.json_splice import NotAnObject, find_members, splice
 from backends.formats.sampling import OPENAI_SAMPLING
 
@@ -27,7 +26,7 @@ def refused_field(refusal: bytes) -> str | None:
 
 def may_be_repeated(body: bytes) -> bool:
     """Whether a chat has such an error's words: a server that repeats them says nothing about other chats."""
-    return refused_field(msgspec.json.encode(msgspec.json.decode(body))) is not None  # without escapes that hide them
+    return refused_field(without_escapes(body)) is not None
 
 
 def without_refused(body: bytes, names: Collection[str]) -> bytes:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from backends.formats.json_objects import decode_object, text_of
+from backends.formats.json_objects import decode_object, text_of, without_escapes
 from backends.formats.json_splice import Member, find_members, splice
 
 Kind = Literal["enabled", "adaptive"]
@@ -27,7 +27,7 @@ def refused_kind(refusal: bytes) -> Kind | None:
 
 def may_be_repeated(body: bytes) -> bool:
     """Whether a request has such an error's words: a server that repeats them says nothing about other requests."""
-    return refused_kind(msgspec.json.encode(msgspec.json.decode(body))) is not None  # without escapes that hide them
+    return refused_kind(without_escapes(body)) is not None
 
 
 def without_kinds(body: bytes, kinds: Iterable[str]) -> bytes:

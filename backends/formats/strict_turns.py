@@ -14,9 +14,10 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.formats.call_ids import for_mistral, with_call_ids
+from backends.formats.call_ids import for_mistral, with_call_ids, with_distinct_ids
 from backends.formats.image_types import REFUSED as OF_ANOTHER_TYPE
 from backends.formats.image_types import with_true_types
+from backends.formats.json_objects import without_escapes
 from backends.formats.json_splice import MEMBERS, NotAnObject, find_members, objects_in, splice
 from backends.formats.tool_turns import OPENING, with_answers
 from backends.formats.unfinished_turns import with_every_result, without_empty_answers
@@ -184,6 +185,11 @@ def _is_readable(arguments: bytes) -> bool:
         return False
 
 
+OF_ONE_ID: Final = re.compile(
+    rb"ids must be unique|toolUse blocks at \S{1,40} contain duplicate ids|duplicate value for 'tool_call_id'",
+    re.IGNORECASE,
+)
+"""How Anthropic, Bedrock and OpenAI reject two calls of one id, as some servers number theirs anew in each turn."""
 _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
     (
         re.compile(
@@ -218,6 +224,7 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
         with_text_results,
     ),
     (OF_ANOTHER_TYPE, with_true_types),
+    (OF_ONE_ID, with_distinct_ids),
     (re.compile(rb"must alternate|2 or more assistant messages", re.IGNORECASE), alternating),
     (re.compile(rb"role '?user'? after role '?tool", re.IGNORECASE), with_answers),
     (
@@ -252,7 +259,7 @@ def mend_for(refusal: bytes) -> Mend | None:
 def may_quote(refusal: bytes, body: bytes) -> bool:
     """Whether the words of a refusal that tell of a mend stand in the chat too: the server may only have repeated them,
     and what it takes from this caller says nothing about others."""
-    said = msgspec.json.encode(msgspec.json.decode(body))  # without escapes that hide them
+    said = without_escapes(body)
     return any(words.search(refusal) and words.search(said) for words, _ in _MENDS)
 
 

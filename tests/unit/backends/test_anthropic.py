@@ -2,7 +2,7 @@
 
 import json
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -401,3 +401,17 @@ async def test_a_picture_of_another_type_than_it_came_under_is_sent_again_under_
             shown: list[Any] = [request.json["messages"] for request in provider.received]
         told = [messages[0]["content"][0]["source"]["media_type"] for messages in shown]
         assert told == ["image/png", "image/jpeg"]
+
+
+async def test_calls_of_one_id_are_sent_again_under_ids_of_their_own() -> None:
+    message = "messages.3.content.0: `tool_use` ids must be unique"
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    refused = Raw((json.dumps(error).encode(),), status=400, headers={"content-type": "application/json"})
+    call = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}
+    result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c"}]}
+    body = json.dumps({"model": "auto", "messages": [call, result, call, result]}).encode()
+    async with ScriptedProvider(refused, OUTCOME) as provider:
+        await collect(provider, make_call(body, "messages"))
+        told = cast(list[Any], provider.received[1].json["messages"])
+    assert told[:2] == [call, result]
+    assert told[2]["content"][0]["id"] == told[3]["content"][0]["tool_use_id"] != "c"

@@ -2,10 +2,12 @@
 
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from backends.formats.call_ids import CallId, for_anthropic, for_mistral, for_openai, with_call_ids
+from backends.formats.call_ids import CallId, for_anthropic, for_mistral, for_openai, with_call_ids, with_distinct_ids
 
 KIMI, VLLM, OPENAI, MISTRAL = "functions.weather:0", "chatcmpl-tool-" + "0a" * 16, "call_" + "aB3" * 8, "aB3dE6gH9"
 TAKEN = [
@@ -81,3 +83,37 @@ def test_what_has_no_id_of_text_stays_as_it_is() -> None:
     said = json.loads(with_call_ids(odd, for_anthropic))
     assert said[0]["tool_call_id"] == for_anthropic("a:b")
     assert said[1] == json.loads(odd)[1]
+
+
+def ids_in(messages: list[Any]) -> list[str]:
+    """Of calls and results, in their order."""
+    found: list[str] = []
+    for message in messages:
+        content = message.get("content")
+        blocks = content if isinstance(content, list) else []
+        for one in (*message.get("tool_calls", ()), message, *blocks):
+            found += [one[name] for name in ("id", "tool_call_id", "tool_use_id") if name in one]
+    return found
+
+
+@pytest.mark.parametrize("turn", [chat, conversation])
+def test_calls_of_one_id_get_their_own_and_each_result_its_calls(turn: Callable[[str], bytes]) -> None:
+    """Some servers number their calls anew in each turn."""
+    one, other = json.loads(turn("call_0")), json.loads(turn("call_1"))
+    messages = [*one, *one[:2], *other, *one]
+    made = json.loads(with_distinct_ids(json.dumps(messages).encode()))
+    first, answered, stopped, *others, third, last = ids_in(made)
+    assert (first, answered, others) == ("call_0", "call_0", ["call_1", "call_1"])
+    assert third == last
+    assert len({first, stopped, third}) == 3
+    assert all(for_openai(one) == for_anthropic(one) == one for one in (stopped, third))
+    plain = json.dumps([*one, *other], indent=1).encode()
+    assert with_distinct_ids(plain) is plain
+    assert with_distinct_ids(b"7") == b"7"
+
+
+def test_two_calls_of_one_id_in_one_message_have_a_result_each() -> None:
+    call = {"id": "f", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    said = [{"role": "assistant", "tool_calls": [call, call]}, *[{"role": "tool", "tool_call_id": "f"}] * 2]
+    first, second, *results = ids_in(json.loads(with_distinct_ids(json.dumps(said).encode())))
+    assert (first != second, results) == (True, [first, second])

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from backends.formats.call_ids import with_distinct_ids
 from backends.formats.image_types import with_true_types
 from backends.formats.strict_turns import (
     alternating,
@@ -222,6 +223,8 @@ WORDS = [
     ("Message has tool role, but there was no previous assistant message with a tool call!", with_every_result),
     ("Cannot continue an assistant message that contains tool calls.", with_every_result),
     ("Cannot have 2 or more assistant messages at the end of the list.", alternating),
+    ("messages.43.content.2: `tool_use` ids must be unique", with_distinct_ids),
+    ("The toolUse blocks at messages.2.content contain duplicate Ids: http_request", with_distinct_ids),
     (
         "The image was specified using the image/jpeg media type, but the image appears to be a image/png image",
         with_true_types,
