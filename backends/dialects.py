@@ -32,7 +32,8 @@ class Dialect:
     messages other than users'. `continues_messages`: an answer may continue the last message. `instructs_once`: its
     responses refuse `instructions` where they continue another. `thinks_in_parts`: its answers' reasoning is among the
     parts of `content`, which others reject, its own models that do not reason among them. `stops_at_calls`: an answer
-    that calls functions may end with `stop`.
+    that calls functions may end with `stop`. `ignores_custom_tools`: it takes a tool that is no function, and reads
+    nothing of it.
     """
 
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -62,6 +63,7 @@ class Dialect:
     instructs_once: bool = False
     thinks_in_parts: bool = False
     stops_at_calls: bool = False
+    ignores_custom_tools: bool = False
 
 
 PLAIN: Final = Dialect()
@@ -132,7 +134,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         names_no_call=True,
         thinkers_lack=frozenset({"frequency_penalty", "presence_penalty", "temperature", "top_p"}),
     ),
-    "ollama": Dialect(renames=_OLDER_LIMIT),
+    "ollama": Dialect(renames=_OLDER_LIMIT, ignores_custom_tools=True),
     "fireworks": Dialect(
         lacks=_OPENAI_ALONE | {"store"},
         message_lacks=_ANSWERED | {"reasoning", "reasoning_details"},

@@ -116,7 +116,8 @@ class TranslatingBackend:
     async def _open_chat_of_custom_tools(self, call: Call) -> Reply:
         """Asks again with functions in their place, if the model has none; later at once, with these tools."""
         tools = of_tools(call.upstream_model, call.body)
-        made = with_functions(call.body) if tools in self._take_functions else None
+        is_known = self._dialect.ignores_custom_tools or tools in self._take_functions
+        made = with_functions(call.body) if is_known else None
         if made is None:
             try:
                 return await self._inner.open(call)
@@ -124,7 +125,7 @@ class TranslatingBackend:
                 if (made := with_functions(call.body)) is None:
                     raise
         inner = await self._inner.open(msgspec.structs.replace(call, body=made.body, is_translated=True))
-        if tools:
+        if tools and not is_known:
             self._take_functions.put(tools, True)
         if call.is_stream:
             return _WrittenReply(self.name, inner, CustomCallWriter(made.names).write)

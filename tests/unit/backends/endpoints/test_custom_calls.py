@@ -102,6 +102,14 @@ async def test_a_whole_answer_calls_them_as_they_were_offered() -> None:
     assert said == ["Read", "*** Begin", "broken"]
 
 
+async def test_a_server_that_takes_them_and_reads_nothing_of_them_gets_functions_at_once() -> None:
+    """Ollama's Go types have a tool's `function` alone: Cursor's model was never told of ApplyPatch."""
+    async with ScriptedProvider() as provider:
+        async with aclosing(backend_of(provider, "ollama")) as backend:
+            await read_stream.collect(backend, ask())
+        assert [b'"custom"' in request.body for request in provider.received] == [False]
+
+
 async def test_a_stream_calls_them_in_one_piece() -> None:
     pieces = [
         {"tool_calls": [called("ApplyPatch", '{"inp')]},
