@@ -28,7 +28,7 @@ def random_tensor(kind: GGMLQuantizationType, inputs: int = 0) -> GgufTensor:
     """Random bytes, except for scales that no converter writes (infinities and the like)."""
     random = np.random.default_rng(kind.value)
     size, block_bytes = GGML_QUANT_SIZES[kind]
-    inputs = inputs or max(96, 3 * size)
+    inputs = inputs or 9 * 256  # so that the last of several parts is a smaller one
     raw = random.integers(0, 256, (ROWS * inputs // size, block_bytes), dtype=np.uint8)
     if kind == GGMLQuantizationType.MXFP4:
         raw[:, 0] = random.integers(100, 140, len(raw))
