@@ -44,11 +44,13 @@ _FILTERED: Final = re.compile(
 _OUR_ACCOUNT: Final = re.compile(
     r"your credit balance is too low|you have reached your specified api usage limits|incorrect api key provided"
     r"|user location is not supported|your team \S{1,80} has either used all|arrearage|billing_not_active"
+    r"|this organization has been disabled|organization_restricted|your project has exceeded its monthly spending cap"
+    r"|gemini api free tier is not available|billing_hard_limit_reached"
     r"|exceeded_current_quota_error|insufficient_quota|precondition_failed|1113$",
     re.IGNORECASE,
 )
-"""How Anthropic, DashScope, Fireworks, Gemini, Moonshot, OpenAI, xAI and Z.ai say with 400, 412 or 429 that our account
-is empty or closed, our key is wrong or our place is not served."""
+"""How Anthropic, DashScope, Fireworks, Gemini, Groq, Moonshot, OpenAI, xAI and Z.ai say with 400, 412 or 429 that our
+account is empty or closed, our key is wrong or our place is not served."""
 _TOO_LONG: Final = re.compile(
     rb"context_length_exceeded|exceed_context|context (?:length|window|size|limit)"
     rb"|(?:prompt|input|messages) is too long|input token count|maximum (?:prompt|model) length|model token limit"

@@ -156,6 +156,21 @@ OUR_ACCOUNT: list[tuple[int, bytes]] = [
     (400, b'{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***yz."}'),
     (
         400,
+        b'{"type":"error","error":{"type":"invalid_request_error","message":"This organization has been disabled."}}',
+    ),
+    (
+        400,
+        b'{"error":{"message":"Organization has been restricted. Please reach out to support if you believe this was '
+        b'in error.","type":"invalid_request_error","code":"organization_restricted"}}',
+    ),
+    (
+        429,
+        b'[{"error":{"code":429,"message":"Your project has exceeded its monthly spending cap.",'
+        b'"status":"RESOURCE_EXHAUSTED"}}]',
+    ),
+    (400, b'{"error":{"message":"Billing hard limit has been reached.","code":"billing_hard_limit_reached"}}'),
+    (
+        400,
         b'{"error":{"code":400,"message":"User location is not supported for the API use.",'
         b'"status":"FAILED_PRECONDITION"}}',
     ),
