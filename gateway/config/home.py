@@ -192,5 +192,6 @@ def create_home(home: Home) -> None:
         _keep_private(home.root)
     except OSError as error:
         raise StateError(
-            f"cannot use {home.root} for state: {error.strerror}; set BREAKEVEN_HOME to a writable directory"
+            f"cannot use {home.root} for state: {error.strerror}; give it to the user that runs this or, for a new "
+            "deployment, set BREAKEVEN_HOME to a writable directory"
         ) from error

@@ -12,11 +12,16 @@ from gateway.ledger.syncing import why_no_kernel
 from gateway.storage.turns.inspection import inspect_turn_file
 
 LEAST_FREE_BYTES = 2 << 30
+ANOTHER = "set BREAKEVEN_HOME to a writable directory with 2 GB free"
+KEEP_IT = (
+    "make room there, give it to the user that runs `breakeven serve`, or move it whole to another local disk and set "
+    "BREAKEVEN_HOME: a new directory has none of its keys, books and journal"
+)
 
 
 def examine_disk(home: Home, settings: Settings | None) -> Iterator[Finding]:
     """The home, the journal in it, and kept responses and conversations. `settings` is None if they cannot be read."""
-    yield attempt("state", lambda: _state(home), "set BREAKEVEN_HOME to a writable directory with 2 GB free")
+    yield attempt("state", lambda: _state(home), KEEP_IT if home.root.exists() else ANOTHER)
     yield _journal(home)
     yield _kept("responses", home.turns_file, home, settings)
     yield _kept("conversations", home.conversations_file, home, settings)
@@ -43,8 +48,7 @@ def _journal(home: Home) -> Finding:
     try:
         refusal = why_no_kernel(home.root)
     except OSError as error:
-        fix = "set BREAKEVEN_HOME to a local disk on which this user may write"
-        return Finding("journal", False, f"{home.root} cannot be synced: {error}", fix)
+        return Finding("journal", False, f"{home.root} cannot be synced: {error}", KEEP_IT)
     folders = (home.journal_directory, *home.journal_directory.glob("worker-*"))
     closed = [folder for folder in folders if folder.exists() and not os.access(folder, os.W_OK | os.X_OK)]
     if closed:

@@ -95,7 +95,7 @@ def test_a_home_of_somebody_else_is_one_sentence(monkeypatch: pytest.MonkeyPatch
         return False  # to root everything is open
 
     monkeypatch.setattr(os, "access", access)
-    with pytest.raises(StateError, match="Permission denied; set BREAKEVEN_HOME to a writable directory"):
+    with pytest.raises(StateError, match="Permission denied; give it to the user that runs this or"):
         create_home(Home(Path("/")))
 
 

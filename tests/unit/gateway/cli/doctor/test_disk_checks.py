@@ -1,7 +1,9 @@
 """What `breakeven doctor` says of the home, the journal and the files of kept answers."""
 
 import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,6 +20,21 @@ def test_a_home_below_a_file_cannot_be_made(tmp_path: Path) -> None:
     checks = found(Home(tmp_path / "file" / "home"))
     assert not checks["state"].is_ok
     assert "set BREAKEVEN_HOME" in str(checks["state"].fix)
+
+
+def test_nobody_is_told_to_leave_a_used_home_because_its_disk_is_full(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said to set BREAKEVEN_HOME to another directory, which has neither keys nor books."""
+    new_home(home.root)
+
+    def full(path: Path) -> SimpleNamespace:
+        return SimpleNamespace(free=0)
+
+    monkeypatch.setattr(shutil, "disk_usage", full)
+    state = found(home)["state"]
+    assert "only 0.0 GB free" in state.detail
+    assert str(state.fix).startswith("make room there")
 
 
 def test_a_journal_of_somebody_else_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
