@@ -125,8 +125,9 @@ def lacks_schema(error: BaseException) -> bool:
 def lacking(where: str, cause: str) -> DatabaseDown:
     """`cause` names what is missing."""
     return DatabaseDown(
-        f"cannot use the database {where}: {cause}. It was restored in part, or its address, its user or a "
-        "`search_path` leads elsewhere: restore the backup whole, or correct `database` in breakeven.yaml or "
+        f"cannot use the database {where}: {cause}. It was restored in part, or is from before an upgrade, or its "
+        "address, its user or a `search_path` leads elsewhere: restore the backup whole, run `breakeven migrate` if "
+        "`breakeven doctor` says that its schema is older, or correct `database` in breakeven.yaml or "
         "BREAKEVEN_DATABASE_URL"
     )
 

@@ -77,7 +77,7 @@ async def test_tables_that_are_missing_are_said_with_what_to_do(engine: AsyncEng
     """After a partial restore, under a running gateway and at a start: it used to be a traceback twice a second."""
     async with writing(engine) as connection:
         await connection.execute(text("DROP TABLE shadow_calls"))
-    with pytest.raises(DatabaseDown, match=r"shadow_calls.*restore the backup whole"):
+    with pytest.raises(DatabaseDown, match=r"shadow_calls.*restore the backup whole, run `breakeven migrate` if"):
         async with engine.connect() as connection:
             await connection.execute(text("SELECT * FROM shadow_calls"))
     with pytest.raises(DatabaseDown, match=r"it lacks tables of its schema \(shadow_calls\)"):
