@@ -38,8 +38,9 @@ def _name_of(tool: Fields) -> str:
 
 def _tool(tool: object, where: str) -> Fields:
     fields = object_of(tool, where)
-    if fields.get("type") not in (None, "custom"):
-        raise unsayable(f"{where}.type", "a tool that runs at the provider cannot be sent to this model")
+    if (kind := fields.get("type")) not in (None, "custom"):
+        why = f"only Anthropic's models know a tool of type {kind!r}; leave it out, or describe it by an `input_schema`"
+        raise unsayable(f"{where}.type", why)
     schema = object_of(fields.get("input_schema") or {"type": "object"}, f"{where}.input_schema")
     function: Fields = {"name": name_for_chats(named(fields, "name", where)), "parameters": for_openai(schema)}
     if isinstance(fields.get("description"), str):

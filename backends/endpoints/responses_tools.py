@@ -82,7 +82,7 @@ class Tools:
 
 def parse_tools(fields: Fields, *, keeps_custom: bool = False) -> Tools:
     """The request's tools, and those that items of its input offer. `keeps_custom`: custom tools stay what they are.
-    Raises UpstreamRejected; Untranslatable for a tool that only its provider can run."""
+    Raises UpstreamRejected; Untranslatable for a tool that chats lack."""
     found = list(_tools(list_of(fields.get("tools"), "tools"), "tools", None))
     for item in objects_of(fields.get("input")):
         if item.get("type") == OFFER:
@@ -102,8 +102,8 @@ def _tools(tools: list[object], where: str, namespace: str | None) -> Iterator[T
         elif not _is_search_of_nothing_live(fields):
             raise untranslatable(
                 f"{here}.type",
-                f"a tool of type {kind!r} runs only at its provider; leave it out, or use a model whose provider "
-                "offers the Responses API",
+                f"only models whose provider offers the Responses API know a tool of type {kind!r}; use one of them, "
+                "leave it out, or make it a function",
             )
 
 

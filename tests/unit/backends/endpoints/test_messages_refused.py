@@ -39,6 +39,13 @@ async def test_only_what_another_format_could_say_may_go_to_another_model(
     assert refused.value.status == 400
 
 
+@pytest.mark.parametrize("kind", ["bash_20250124", "memory_20250818", "web_search_20250305"])
+def test_a_tool_of_anthropics_own_is_not_said_to_run_there(kind: str) -> None:
+    """Callers run the first two themselves."""
+    with pytest.raises(Untranslatable, match=f"only Anthropic's models know a tool of type '{kind}'; leave it out"):
+        chat_body_from_messages(json.dumps(LEAST | {"tools": [{"type": kind, "name": "n"}]}).encode())
+
+
 async def test_a_conversation_kept_elsewhere_is_refused_so_that_clients_send_it_whole() -> None:
     """Anthropic's tool runners ask for a thread with every first request."""
     backend = TranslatingBackend(ScriptedBackend("one", follow([Outcome()])))
