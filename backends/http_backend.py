@@ -45,6 +45,7 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|cannot be greater than max_model_len|logprobs of \d+, which is greater than max allowed"
     rb"|(?:array|string) too long|(?:does not|should) match pattern|should have at most \d+|maximum number of items"
     rb"|maximum tools limit|too many images|at most \d+ \w+\(s\) may be provided|(?:image|pdf)[^\"]{0,40} exceeds? \d"
+    rb"|tool names must be unique|duplicate function declaration"
     rb"|invalid schema(?: for|:) |\binput_schema\b|function_?declaration[^\"]{0,60}(?:name: |schema)"
     rb"|tools\.\d+\.custom: |schemas? (?:contains|is) too|too many strict tools"
     rb"|unknown variant `\w+`, expected `text`|unsupported content\[\]"

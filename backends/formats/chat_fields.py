@@ -4,7 +4,7 @@ Fields that a format lacks are either dropped (if they only tune the answer: `se
 the answer would differ without them: `n` above 1, audio). docs/translation.md lists which, per format.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
@@ -139,9 +139,10 @@ def parse_response_format(value: object) -> tuple[Fields | None, bool]:
 def parse_tools(fields: Fields) -> tuple[tuple[Tool, ...], ToolChoice | None]:
     """(tools, tool choice), from `tools` or the deprecated `functions`.
 
-    With `allowed_tools`, tools that are not allowed are left out.
+    With `allowed_tools`, tools that are not allowed are left out. So is a tool that is there twice, as two servers of
+    one kind offer it: Anthropic and Gemini refuse that, OpenAI does not.
     """
-    tools = tuple(_tools(fields))
+    tools = _once(_tools(fields))
     choice = fields.get("tool_choice")
     if choice is None and (called := fields.get("function_call")) is not None:
         choice = {"function": called} if isinstance(called, dict) else called
@@ -154,6 +155,11 @@ def parse_tools(fields: Fields) -> tuple[tuple[Tool, ...], ToolChoice | None]:
         for item in list_of(allowed.get("tools"), where)
     }
     return tuple(tool for tool in tools if tool.name in wanted), _tool_choice(allowed.get("mode"))
+
+
+def _once(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    known: dict[str, Tool] = {}
+    return tuple(tool for tool in tools if known.setdefault(tool.name, tool) is tool or known[tool.name] != tool)
 
 
 def _tools(fields: Fields) -> Iterator[Tool]:

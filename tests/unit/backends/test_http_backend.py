@@ -58,6 +58,8 @@ REFUSALS = [
     "Unsupported parameter: 'stop' is not supported with this model.",
     "Function tools with reasoning_effort are not supported by this model in /v1/chat/completions.",
     "`temperature` is deprecated for this model.",
+    "tools: Tool names must be unique.",
+    "Duplicate function declaration found: search",
     "This model does not support assistant message prefill. The conversation must end with a user message.",
     r"\"thinking.type.disabled\" is not supported for this model. Use \"thinking.type.adaptive\".",
     "This model does not support response format `json_schema`.",

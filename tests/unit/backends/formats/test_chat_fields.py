@@ -90,6 +90,14 @@ def test_a_choice_among_some_tools_leaves_the_others_out() -> None:
     assert said.tool_choice == "required"
 
 
+def test_a_tool_that_is_there_twice_is_told_once_and_another_of_its_name_is_the_models_to_refuse() -> None:
+    first, second = TOOLS[0], TOOLS[1]
+    other = {"type": "function", "function": {**FUNCTION, "name": "f", "description": "another"}}
+    said = view(tools=[first, second, first, other]).tools
+    assert [tool.name for tool in said] == ["f", "g", "f"]
+    assert said[2].description == "another"
+
+
 def test_an_empty_text_is_left_out() -> None:
     content = [{"type": "text", "text": ""}, {"type": "text", "text": "hi"}]
     assert view(messages=[{"role": "user", "content": content}]).turns == (Turn("user", (Text("hi"),)),)
