@@ -32,7 +32,7 @@ from backends.formats.json_objects import decode_object, first_of, objects_of, p
 from backends.formats.named_addresses import PICTURE, addresses_in
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.past_thinking import DETAILS, details_of
-from backends.formats.refused_fields import may_be_repeated, refused_field, without_refused
+from backends.formats.refused_fields import OfEffort, may_be_repeated, of_effort, refused_field, without_refused
 from backends.formats.strict_turns import mended_chat
 from backends.http.errors import TOO_LONG, error_from_status, is_too_long
 from backends.http.reply import PlainReply
@@ -119,7 +119,7 @@ class LitellmBackend:
         self._name = name
         self._settings = dict(settings or {})
         self._complete = complete
-        self._refused = Learned[str, frozenset[str]]()  # by model
+        self._refused = Learned[OfEffort, frozenset[str]]()
 
     @property
     def name(self) -> str:
@@ -130,7 +130,8 @@ class LitellmBackend:
         by their names, and a deployment may have its own. Once with messages that it takes."""
         if call.operation != "chat.completions":
             raise untranslatable("operation", f"{self._name} does not offer {call.operation}")
-        known = self._refused.get(call.upstream_model) or frozenset[str]()
+        key = of_effort(call.upstream_model, call.body)
+        known = self._refused.get(key) or frozenset[str]()
         asked, refused, is_mended = replace(call, body=without_refused(call.body, known)), known, False
         while True:
             try:
@@ -146,7 +147,7 @@ class LitellmBackend:
                     raise
             asked = replace(call, body=kept)
         if refused != known and not may_be_repeated(call.body):
-            self._refused.put(call.upstream_model, refused)
+            self._refused.put(key, refused)
         return reply
 
     async def _open(self, call: Call) -> Reply:

@@ -29,7 +29,7 @@ from backends.formats.json_objects import decode_object, part_of, text_of
 from backends.formats.json_splice import ESCAPE
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.openai_request import build_body, is_in_own_words, without_past_reasoning
-from backends.formats.refused_fields import may_be_repeated, refused_field, without_refused
+from backends.formats.refused_fields import OfEffort, may_be_repeated, of_effort, refused_field, without_refused
 from backends.formats.rerank import ask as ask_rerank
 from backends.formats.rerank import read_answer as read_ranking
 from backends.formats.rerank import rerank_dialect_of, where_another_may_do
@@ -144,12 +144,12 @@ class OpenAICompatibleBackend(HttpBackend):
         )
         self._health_from: HealthSource = health_from
         self._max_running = max_running
-        self._answer_no_chats = Learned[str, bool](monotonic)  # by model, as all but efforts
+        self._answer_no_chats = Learned[str, bool](monotonic)  # by model, as all but the last two
         self._tell_no_summary = Learned[str, bool](monotonic)
         self._tell_no_usage = Learned[str, bool](monotonic)
         self._encrypt_nothing = Learned[str, bool](monotonic)
         self._mends = Learned[str, tuple[Mend, ...]](monotonic)
-        self._refused = Learned[str, frozenset[str]](monotonic)
+        self._refused = Learned[OfEffort, frozenset[str]](monotonic)
         self._efforts = Learned[tuple[str, str], str](monotonic)  # by model and what is asked for
         self._media = MediaExchanges(name, monotonic)
         self._rerank_dialect = rerank_dialect_of(provider or name)
@@ -237,7 +237,8 @@ class OpenAICompatibleBackend(HttpBackend):
         body = build_body(call, self._untold if call.upstream_model in self._tell_no_usage else self._dialect)
         if EFFORT in body and (told := self._efforts.get((call.upstream_model, effort_of(body) or ""))):
             body = with_effort(body, told)
-        if (refused := self._refused.get(call.upstream_model)) and not self._is_answered_for_itself(call):
+        refused = self._refused.get(of_effort(call.upstream_model, body))
+        if refused and not self._is_answered_for_itself(call):
             body = without_refused(body, refused)
         return mended(body, mends) if (mends := self._mends.get(call.upstream_model)) else body
 
@@ -287,7 +288,8 @@ class OpenAICompatibleBackend(HttpBackend):
                 known = self._mends.get(model) or ()
                 self._mends.put(model, (*known, *(mend for mend in learned if mend not in known)))
             if refused and not may_be_repeated(call.body):
-                self._refused.put(model, (self._refused.get(model) or frozenset()) | refused)
+                key = of_effort(model, exchange.body)
+                self._refused.put(key, (self._refused.get(key) or frozenset()) | refused)
             if asked and told:
                 self._efforts.put((model, asked), told)
             if is_told_no_options:

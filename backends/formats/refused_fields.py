@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection
 from typing import Final
 
+from backends.formats.efforts import EFFORT, effort_of
 from backends.formats.json_objects import without_escapes
 from backends.formats.json_splice import NotAnObject, find_members, splice
 from backends.formats.sampling import OPENAI_SAMPLING
@@ -15,6 +16,16 @@ _REFUSED: Final = re.compile(
 _LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
 _NAMES: Final = OPENAI_SAMPLING | {"logit_bias", "prediction", "seed", "verbosity", _LIMIT}
 """What only tunes the answer, and the limit, which has another name there."""
+
+OfEffort = tuple[str, str | None]
+
+
+def of_effort(model: str, body: bytes) -> OfEffort:
+    """The key of what a model refuses: GPT-5.1 to 5.4 take a temperature only while they do not reason."""
+    try:
+        return model, effort_of(body) if EFFORT in body else None
+    except NotAnObject:  # for whoever reads it next to refuse
+        return model, None
 
 
 def refused_field(refusal: bytes) -> str | None:

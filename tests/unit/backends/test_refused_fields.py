@@ -45,14 +45,15 @@ def tuned(fields: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dialect", [PLAIN, dialect_of("openai")])
 async def test_a_chat_is_asked_again_without_them_and_the_next_at_once(dialect: Dialect) -> None:
-    """Azure's deployments of GPT-5 refused every chat of an app that sets a limit or a temperature."""
+    """Azure's deployments of GPT-5 refused every chat of an app that sets a limit or a temperature. GPT-5.2 takes a
+    temperature at another effort, and who asks at that does not lose it for what one refusal said at another."""
     refused = [NO_LIMIT, NO_HEAT] if dialect is PLAIN else [NO_HEAT]
-    async with ScriptedProvider(*map(refusal, refused), Outcome(), Outcome(), Outcome()) as provider:
+    async with ScriptedProvider(*map(refusal, refused), *[Outcome()] * 4) as provider:
         async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None, dialect=dialect)) as backend:
-            for call in (ask(), ask(), ask("another")):
+            for call in (ask(), ask(), ask("another"), ask(reasoning_effort="none")):
                 await read_stream.collect(backend, call)
         told = [tuned(request.json) for request in provider.received]
-    assert told[len(refused) :] == [TAKEN, TAKEN, told[0]]
+    assert told[len(refused) :] == [TAKEN, TAKEN, told[0], told[0]]
 
 
 @pytest.mark.parametrize(
