@@ -55,8 +55,8 @@ VENDOR_HEADERS: Final = frozenset({"anthropic-beta", "anthropic-user-profile-id"
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. `first_byte_seconds` runs from the attempt's start, connecting included; `idle_seconds` between two
-    chunks, and only while we wait for one."""
+    """Seconds. `first_byte_seconds` runs from the attempt's start, connecting included, until the answer begins;
+    `idle_seconds` from then on between two chunks, and only while we wait for one."""
 
     connect_seconds: float = 5.0
     first_byte_seconds: float = 600.0

@@ -30,6 +30,8 @@ _GIVEN_UP: Final = frozenset({"abort", "error", "insufficient_system_resource", 
 _BAD_CALL: Final = "function_call_filter"
 """How Gemini's compatible endpoint begins the finish reason of an answer with a call that its model wrote badly."""
 _COMPLETION: Final = "text_completion"
+_LONGEST_END: Final = 16
+"""Of `[DONE]` and white space after it."""
 _MOST_JOINED: Final = 64  # events; bounds how often an event that cannot be joined is decoded again
 
 
@@ -102,6 +104,11 @@ class ChatEvent(msgspec.Struct):
     timings: dict[str, object] | None = None
     """llama.cpp's. A usage beside them is of one choice, however many the answer has."""
 
+    @property
+    def is_failure(self) -> bool:
+        """Some servers write all fields of their types: an empty error beside an answer is none."""
+        return self.kind == "error" or (self.error is not None and bool(self.error or not self.choices))
+
 
 _EVENT: Final = msgspec.json.Decoder(ChatEvent)
 
@@ -138,13 +145,13 @@ class OpenAIStreamReader(StreamReader):
         """The chunk for one event. Raises StreamBroken, or before the first chunk any retryable error."""
         if data == b"null":  # llama.cpp's first event for several prompts
             return []
-        if data == b"[DONE]":
+        if len(data) < _LONGEST_END and data.strip() == b"[DONE]":
             if not self._seen_choices and not self._finished_choices:
                 raise self._broken("ended its stream without an answer")
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
         event, data = self._decode(data)
-        if event.error is not None or event.kind == "error":
+        if event.is_failure:
             raise self._failed(event.error)
         chunk = self._chunk((event,), data.replace(b"\n", b" "))
         self._note(chunk)
@@ -257,7 +264,7 @@ def _of_all_choices(event: ChatEvent, usage: Usage, characters: int) -> Usage | 
 
 def _has_failure(events: Sequence[ChatEvent]) -> bool:
     for event in events:
-        if event.error is not None or event.kind == "error":
+        if event.is_failure:
             return True
         for choice in event.choices or ():
             if choice.finish_reason and _is_given_up(choice.finish_reason):
@@ -287,7 +294,7 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
             event, body = decode_leniently(body)
         except ValueError as error:
             raise no_answer(f"{backend} answered with something that is not JSON", body) from error
-    if event.error is not None:
+    if event.error is not None and event.is_failure:
         raise error_from_event(event.error, backend=backend, is_started=False)
     has_output, characters, finish_reason = not event.choices, 0, None
     for choice in event.choices or ():
