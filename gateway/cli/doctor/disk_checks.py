@@ -14,8 +14,8 @@ from gateway.storage.turns.inspection import inspect_turn_file
 LEAST_FREE_BYTES = 2 << 30
 ANOTHER = "set BREAKEVEN_HOME to a writable directory with 2 GB free"
 KEEP_IT = (
-    "make room there, give it to the user that runs `breakeven serve`, or move it whole to another local disk and set "
-    "BREAKEVEN_HOME: a new directory has none of its keys, books and journal"
+    "make room there, mount its disk for writing, give it to the user that runs `breakeven serve`, or move it whole to "
+    "another local disk and set BREAKEVEN_HOME: a new directory has none of its keys, books and journal"
 )
 
 
