@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from socket import socket
 from typing import get_args
 
 from local_engine.choices import Wishes
@@ -19,6 +20,7 @@ from local_engine.loading.packages import (
     print_progress,
 )
 from local_engine.loading.tried_tokenizer import try_tokenizer
+from local_engine.server.listening import bind
 from native import cycles
 
 
@@ -163,6 +165,11 @@ def _fetch(options: argparse.Namespace) -> int:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    with bind(options.host, options.port) as bound:
+        return _serve_on(bound, options)
+
+
+def _serve_on(bound: socket, options: argparse.Namespace) -> int:
     path = fetch_model(options.model, options.models_dir or default_models_directory())
     embedding = None
     if options.embedding_model is not None:
@@ -180,7 +187,7 @@ def _serve(options: argparse.Namespace) -> int:
         engine_config(options),
         wishes(options),
         host=options.host,
-        port=options.port,
+        bound=bound,
         served_name=options.served_name,
         drain_seconds=options.drain_seconds,
         parent=options.exit_with_parent,

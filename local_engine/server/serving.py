@@ -1,4 +1,4 @@
-"""The server process: loads the model, binds, serves, drains on SIGTERM, and ends with its parent."""
+"""The server process: loads the model, serves on a bound socket, drains on SIGTERM, and ends with its parent."""
 
 import asyncio
 import contextlib
@@ -15,9 +15,9 @@ from local_engine.async_engine import AsyncEngine
 from local_engine.choices import Wishes
 from local_engine.config import EngineConfig
 from local_engine.encoder import SentenceEncoder
-from local_engine.errors import EngineError
 from local_engine.loading.packages import print_progress
 from local_engine.server.http_protocol import BoundedProtocol, most_accepted
+from local_engine.server.listening import listening_told
 from local_engine.server.long_bodies import are_unfinished
 from local_engine.server.openai_server import build_app
 from native import cycles
@@ -41,18 +41,17 @@ def serve(
     wishes: Wishes,
     *,
     host: str,
-    port: int,
+    bound: socket.socket,
     served_name: str | None,
     drain_seconds: float,
     parent: int | None = None,
     embedding_folder: Path | None = None,
     embedding_name: str | None = None,
 ) -> int:
-    """Serve until told to stop, or until `parent` is no longer our parent; returns the exit status.
+    """Serve on `bound` until told to stop, or until `parent` is no longer our parent; returns the exit status.
 
     It is 1 if the step loop died: whoever started the process may start another.
     """
-    bound = bind(host, port)
     engine = build_engine(path, config, wishes=wishes, progress=print_progress)
     encoder = SentenceEncoder(embedding_folder, name=embedding_name) if embedding_folder is not None else None
     # Before it says that it serves: who waits for that may connect at once.
@@ -91,29 +90,10 @@ def serve(
     return status
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Binds the port before the weights are loaded, so that a conflict is reported at once."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    with _listening_told(bound, host, port):
-        bound.bind((host, port))
-    return bound
-
-
 def listen(bound: socket.socket) -> None:
     """Accepts connections. Raises EngineError if another process listens on the port, which it may have bound too."""
-    with _listening_told(bound, *bound.getsockname()[:2]):
+    with listening_told(bound, *bound.getsockname()[:2]):
         bound.listen(most_accepted())
-
-
-@contextlib.contextmanager
-def _listening_told(bound: socket.socket, host: str, port: int) -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        bound.close()
-        raise EngineError(f"Cannot listen on {host}:{port} ({error.strerror}).") from error
 
 
 async def stop_when_told(server: uvicorn.Server, engine: AsyncEngine, drain_seconds: float, parent: int | None) -> None:

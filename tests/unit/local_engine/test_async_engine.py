@@ -26,7 +26,8 @@ from local_engine.errors import (
 from local_engine.metrics import EngineMetrics
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
-from local_engine.server.serving import QuietServer, bind, listen, stop_when_told
+from local_engine.server.listening import bind
+from local_engine.server.serving import QuietServer, listen, stop_when_told
 from tests.hand_clock import HandClock
 from tests.unit.local_engine.scripted import AheadStep, AheadSteps, SlotRunner, expected_answer, make_core
 
