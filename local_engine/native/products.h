@@ -20,45 +20,45 @@ inline void all_rows(const Activations& x, long rows, const Matrix& w, Place at)
     if constexpr (Kind::kMaxRows > 1) last_rows<Kind, panels, Kind::kMaxRows - 1>(x, rows - at.row, w, at);
 }
 
-// Weights read as stored.
-template <class Kind>
-struct AsTheyAre : Kind {
-    static constexpr bool kUnpacks = false;
+// How a matrix is stored: a panel's bytes and, where many rows repay it, how to unpack panels into memory first.
+struct Stored {
+    long panel_bytes;
+    void (*unpack)(const uint8_t* from, long inputs, uint8_t* to);  // null for weights read as stored
 };
 
-// Weights first unpacked into memory that many rows then read; `Packed` is their stored form.
-template <class Packed, class Kind>
-struct Unpacked : Kind {
-    static constexpr bool kUnpacks = true;
-    static long panel_bytes(const Matrix& w) { return Packed::panel_bytes(w); }
-    static void unpack(const uint8_t* from, long inputs, uint8_t* to) { Packed::unpack(from, inputs, to); }
+// A product's operands, result and scratch, for one thread.
+struct Task {
+    const Activations& x;
+    long rows;
+    const Matrix& w;
+    Stored stored;
+    float* y;
+    bool adds;
+    uint8_t* scratch;
 };
 
 template <class Kind, int panels>
-inline void some_panels(const Activations& x, long rows, const Matrix& w, long panel, float* y, bool adds,
-                        uint8_t* scratch) {
-    Place at{0, panel * kLanes, w.packed + panel * Kind::panel_bytes(w), y, adds};
-    if constexpr (Kind::kUnpacks) {
-        Kind::unpack(at.weights, panels * w.k, scratch);
-        at.weights = scratch;
+inline void some_panels(const Task& task, long panel) {
+    Place at{0, panel * kLanes, task.w.packed + panel * task.stored.panel_bytes, task.y, task.adds};
+    if (task.stored.unpack) {
+        task.stored.unpack(at.weights, panels * task.w.k, task.scratch);
+        at.weights = task.scratch;
     }
-    all_rows<Kind, panels>(x, rows, w, at);
+    all_rows<Kind, panels>(task.x, task.rows, task.w, at);
 }
 
 template <class Kind, int panels>
-inline void last_panels(const Activations& x, long rows, const Matrix& w, Range left, float* y, bool adds,
-                        uint8_t* scratch) {
-    if (left.end - left.begin == panels) some_panels<Kind, panels>(x, rows, w, left.begin, y, adds, scratch);
-    else if constexpr (panels > 1) last_panels<Kind, panels - 1>(x, rows, w, left, y, adds, scratch);
+inline void last_panels(const Task& task, Range left) {
+    if (left.end - left.begin == panels) some_panels<Kind, panels>(task, left.begin);
+    else if constexpr (panels > 1) last_panels<Kind, panels - 1>(task, left);
 }
 
 // This thread's outputs of all rows.
 template <class Kind>
-void all_panels(const Activations& x, long rows, const Matrix& w, Range left, float* y, bool adds, uint8_t* scratch) {
+void all_panels(const Task& task, Range left) {
     constexpr int most = Kind::kMaxPanels;
-    for (; left.begin + most <= left.end; left.begin += most)
-        some_panels<Kind, most>(x, rows, w, left.begin, y, adds, scratch);
-    if constexpr (most > 1) last_panels<Kind, most - 1>(x, rows, w, left, y, adds, scratch);
+    for (; left.begin + most <= left.end; left.begin += most) some_panels<Kind, most>(task, left.begin);
+    if constexpr (most > 1) last_panels<Kind, most - 1>(task, left);
 }
 
 // Bytes of scratch per thread for matrices of up to k inputs.
@@ -68,19 +68,24 @@ long scratch_bytes(long k) { return std::max(kBytePanels * k / kBlock * kByteBlo
 void product(const Activations& x, long rows, const Matrix& w, float* y, bool adds, uint8_t* scratch, long thread,
              long threads) {
     const Range mine = share((w.n + kLanes - 1) / kLanes, thread, threads);
-    const auto run = [&](auto kind) { all_panels<decltype(kind)>(x, rows, w, mine, y, adds, scratch); };
+    const auto run = [&](auto kind, const Stored& stored) {
+        all_panels<decltype(kind)>({x, rows, w, stored, y, adds, scratch}, mine);
+    };
+    const auto read = [&](auto kind) { run(kind, {kind.panel_bytes(w), nullptr}); };
+    const auto unpack = [&](auto packed, auto kind) { run(kind, {packed.panel_bytes(w), packed.unpack}); };
     // What nibbles are unpacked to for many rows. Where small bytes have no advantage they are treated as any others.
-    using Few = Quantised<Layout::kNibbles>;
+    using Nibbles = Quantised<Layout::kNibbles>;
     using Many = Quantised<Dots::kTakesNibbles ? Layout::kSmallBytes : Layout::kBytes>;
     using ManyFloats = Float<kFloatRows, kFloatPanels>;
     switch (w.format) {
-        case kBytes: return run(AsTheyAre<Quantised<Layout::kBytes>>());
-        case kNibbles: return rows <= kRowsReadPacked ? run(AsTheyAre<Few>()) : run(Unpacked<Few, Many>());
-        case kFloats:
-            return rows <= kFewRows ? run(AsTheyAre<Float<kFewRows, kFewRowsPanels>>()) : run(AsTheyAre<ManyFloats>());
+        case kBytes: return read(Quantised<Layout::kBytes>());
+        case kNibbles: return rows <= kRowsReadPacked ? read(Nibbles()) : unpack(Nibbles(), Many());
+        case kFloats: return rows <= kFewRows ? read(Float<kFewRows, kFewRowsPanels>()) : read(ManyFloats());
         default: with_held(w, [&](auto held) {
-            using FewFloats = FloatOf<decltype(held), kFloatRows, kHeldPanels>;
-            rows <= held.kRowsReadPacked ? run(AsTheyAre<FewFloats>()) : run(Unpacked<FewFloats, ManyFloats>());
+            if constexpr (held.kRowsReadPacked > 0) {  // not plain floats, which are above
+                using Held = FloatOf<decltype(held), kFloatRows, kHeldPanels>;
+                rows <= held.kRowsReadPacked ? read(Held()) : unpack(Held(), ManyFloats());
+            }
         });
     }
 }
