@@ -138,11 +138,9 @@ def philox_words(seed: int, counters: Tensor, second_counter: int) -> Tensor:
 
 
 def multiply_32(a: Tensor, b: int) -> tuple[Tensor, Tensor]:
-    """(high, low) 32 bits of the 64-bit product of unsigned 32-bit numbers held in int64, where the product itself
-    would overflow."""
-    low_part, high_part = a * (b & 0xFFFF), a * (b >> 16)
-    total_low = low_part + ((high_part & 0xFFFF) << 16)
-    return ((high_part >> 16) + (total_low >> 32)) & 0xFFFFFFFF, total_low & 0xFFFFFFFF
+    """(high, low) 32 bits of the product of unsigned 32-bit numbers held in int64, which wraps around at 64 bits."""
+    product = a * b
+    return (product >> 32) & 0xFFFFFFFF, product & 0xFFFFFFFF
 
 
 def keep_likely(logits: Tensor, temperature: float, top_k: int, top_p: float, min_p: float) -> Tensor:
