@@ -4,8 +4,9 @@ reference is transformers with the same float32 tensors."""
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pytest
 import torch
@@ -72,37 +73,53 @@ def model(loaded: LoadedFile) -> DecoderModel:
 
 
 @pytest.fixture(scope="package")
-def native(loaded: LoadedFile) -> NativeDecoder | None:
-    """The float32 model in the native decoder, if this machine can run it."""
-    return NativeDecoder(loaded, "float32", context_window=4096) if can_run(loaded.config, 16) else None
+def native(loaded: LoadedFile) -> Callable[[Literal["float32", "int8"]], NativeDecoder]:
+    """The model in the native decoder, packed once in each format."""
+
+    @cache
+    def packed(weights: Literal["float32", "int8"]) -> NativeDecoder:
+        return NativeDecoder(loaded, weights, context_window=4096)
+
+    return packed
 
 
 @pytest.fixture(scope="package")
-def build(loaded: LoadedFile, model: DecoderModel, native: NativeDecoder | None) -> EngineBuilder:
-    """Builds an engine; equal configurations share an engine, and float32 ones the model."""
-    built: dict[EngineConfig, Engine] = {}
+def shared_compute(
+    loaded: LoadedFile, model: DecoderModel, native: Callable[[Literal["float32", "int8"]], NativeDecoder]
+) -> Callable[[EngineConfig], Compute | None]:
+    """Computes with the shared model where that computes what the engine's own would."""
 
-    def float32_compute(config: EngineConfig) -> Compute:
+    def compute(config: EngineConfig) -> Compute | None:
+        if config.device != "cpu" or config.weights not in ("float32", "int8"):
+            return None
         assert config.kv_blocks is not None
-        if native is not None and can_run(loaded.config, config.block_size):
-            computed = NativeRunner(native, blocks=config.kv_blocks)
-            return Compute(computed, DirectSteps(computed, Sampler(computed.device)))
-        runner = ModelRunner(
-            model,
-            blocks=config.kv_blocks,
-            block_size=config.block_size,
-            kv_dtype=torch.float32,
-            is_deterministic=config.is_deterministic,
-        )
+        if can_run(loaded.config, config.block_size):
+            runner = NativeRunner(native(config.weights), blocks=config.kv_blocks)
+        elif config.weights == "int8":
+            return None
+        else:
+            runner = ModelRunner(
+                model,
+                blocks=config.kv_blocks,
+                block_size=config.block_size,
+                kv_dtype=torch.float32,
+                is_deterministic=config.is_deterministic,
+            )
         return Compute(runner, DirectSteps(runner, Sampler(runner.device)))
+
+    return compute
+
+
+@pytest.fixture(scope="package")
+def build(loaded: LoadedFile, shared_compute: Callable[[EngineConfig], Compute | None]) -> EngineBuilder:
+    """Builds an engine; equal configurations share an engine, and all of one format the model."""
+    built: dict[EngineConfig, Engine] = {}
 
     def engine(**changes: object) -> Engine:
         defaults: dict[str, object] = {"kv_blocks": 1024, "context_window": 4096, "device": DEVICE}
         config = EngineConfig(**(defaults | changes))  # pyright: ignore[reportArgumentType]
         if config not in built:
-            is_shared = config.weights == "float32" and config.device == "cpu"
-            compute = float32_compute(config) if is_shared else None
-            built[config] = assemble(loaded, config, compute=compute)
+            built[config] = assemble(loaded, config, compute=shared_compute(config))
         return built[config]
 
     return engine

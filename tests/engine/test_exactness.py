@@ -144,11 +144,18 @@ def test_a_prompts_own_logprobs_are_those_of_one_forward_pass(scored: Scored) ->
 
 @pytest.fixture(scope="module")
 def alone(build: EngineBuilder) -> tuple[list[list[int]], list[list[int]]]:
-    """A few prompts, the first one twice, and their answers when run alone."""
-    plain = build()
+    """A few prompts, the first one twice, and their answers when run one after the other."""
+    plain = build(max_running_requests=1)
     prompts = [chat_ids(plain, text) for text in islice(CHATS, 0, 80, 16)]
     prompts += [prompts[0], plain.tokenizer.encode("A B C D " * 12 + "A B")]
-    return prompts, [run(plain, [greedy(ids, tokens=TOKENS)])[0] for ids in prompts]
+    return prompts, run_freely(plain, prompts)
+
+
+def run_freely(engine: Engine, prompts: list[list[int]]) -> list[list[int]]:
+    """The answers; afterwards every block is free."""
+    answers = run(engine, [greedy(ids, name=str(i), tokens=TOKENS) for i, ids in enumerate(prompts)], stagger=2)
+    assert engine.kv_cache.pool.free_blocks == engine.kv_cache.pool.total_blocks
+    return answers
 
 
 @pytest.mark.parametrize(
@@ -159,7 +166,6 @@ def alone(build: EngineBuilder) -> tuple[list[list[int]], list[list[int]]]:
         {"max_tokens_per_step": 64, "block_size": 32},
         {"kv_blocks": 14},
         {"speculative_tokens": 8},
-        {"max_running_requests": 1},
     ],
     ids=str,
 )
@@ -168,19 +174,17 @@ def test_every_configuration_gives_the_same_greedy_ids(
 ) -> None:
     prompts, expected = alone
     engine = build(**changes)
-    requests = [greedy(ids, name=str(i), tokens=TOKENS) for i, ids in enumerate(prompts)]
-    assert run(engine, requests, stagger=2) == expected
+    assert run_freely(engine, prompts) == expected
     if changes.get("kv_blocks"):
         assert engine.core.scheduler.preemptions > 0
     if changes.get("speculative_tokens"):
         assert engine.core.accepted_tokens > 0
-    assert engine.kv_cache.pool.free_blocks == engine.kv_cache.pool.total_blocks
 
 
 def test_a_cached_prefix_is_reported_and_changes_nothing(build: EngineBuilder) -> None:
     engine = build(kv_blocks=600)
     ids = engine.tokenizer.encode(long_text(200))
-    first, second = greedy(ids), greedy(ids, name="again")
+    first, second = greedy(ids, tokens=8), greedy(ids, tokens=8, name="again")
     assert run(engine, [first]) == run(engine, [second])
     assert first.cached_prompt_tokens == 0
     assert second.cached_prompt_tokens == (len(ids) - 1) // 16 * 16
