@@ -53,18 +53,22 @@ class GeminiBackend(HttpBackend):
         return await self._open_chat(replace(call, body=kept))
 
     async def _open_chat(self, call: Call) -> Reply:
-        created, answer_id = int(time.time()), call.request_id
+        created, answer_id, view = int(time.time()), call.request_id, parse_chat(call.body)
+        calls_one = view.parallel_tool_calls is False  # Gemini has no such setting
         exchange = Exchange(
             url=self._url(call, STREAM if call.is_stream else "generateContent"),
             headers=self._headers,
-            body=build_content_body(parse_chat(call.body), call.upstream_model),
-            read_answer=partial(read_content, backend=self.name, answer_id=answer_id, created=created),
+            body=build_content_body(view, call.upstream_model),
+            read_answer=partial(
+                read_content, backend=self.name, answer_id=answer_id, created=created, calls_one=calls_one
+            ),
             stream_reader=partial(
                 GeminiStreamReader,
                 self.name,
                 wants_usage_chunk=call.wants_usage_chunk,
                 answer_id=answer_id,
                 created=created,
+                calls_one=calls_one,
             ),
             translate_error=openai_error,
             true_status=google_status,

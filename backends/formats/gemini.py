@@ -209,8 +209,8 @@ def not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:
     return no_answer(f"{backend} answered without an end", body, usage=usage)
 
 
-def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> Chunk:
-    """A whole answer. Raises BackendError if it is none."""
+def read_content(body: bytes, *, backend: str, answer_id: str, created: int, calls_one: bool = False) -> Chunk:
+    """A whole answer; if it `calls_one`, without further calls. Raises BackendError if it is none."""
     document = decode_object(body) or {}
     finish = finish_of(document)
     if finish is None:  # a whole answer says why it ended
@@ -223,7 +223,7 @@ def read_content(body: bytes, *, backend: str, answer_id: str, created: int) -> 
         text = part.get("text")
         if isinstance(text, str):
             (answer.reasoning if part.get("thought") is True else answer.text).append(text)
-        elif isinstance(part.get("functionCall"), dict):
+        elif isinstance(part.get("functionCall"), dict) and not (calls_one and answer.tool_calls):
             answer.tool_calls.append(_call(part, answer_id, len(answer.tool_calls)))
     answer.finish_reason = finish
     answer.usage, answer.is_usage_malformed = usage, is_malformed
@@ -279,13 +279,16 @@ def _call(part: Fields, answer_id: str, index: int) -> Fields:
 class GeminiStreamReader(StreamReader):
     """One stream. Each event is a piece of the answer with the usage so far; the stream has no end marker."""
 
-    def __init__(self, backend: str, *, wants_usage_chunk: bool, answer_id: str, created: int) -> None:
+    def __init__(
+        self, backend: str, *, wants_usage_chunk: bool, answer_id: str, created: int, calls_one: bool = False
+    ) -> None:
         super().__init__(backend)
         self._wants_usage = wants_usage_chunk
         self._answer_id = answer_id
         self._created = created
         self._head = Head(answer_id, "", created)
         self._usage: object = None
+        self._calls_one = calls_one
         self._calls = 0
         self._has_finished = False
 
@@ -332,7 +335,7 @@ class GeminiStreamReader(StreamReader):
             if not text:
                 return []
             return [reasoning_chunk(self._head, text) if part.get("thought") is True else text_chunk(self._head, text)]
-        if not isinstance(part.get("functionCall"), dict):
+        if not isinstance(part.get("functionCall"), dict) or (self._calls_one and self._calls):
             return []
         call = _call(part, self._answer_id, self._calls) | {"index": self._calls}
         self._calls += 1

@@ -6,6 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from backends.errors import UpstreamAuth, UpstreamRejected
+from backends.formats.json_objects import Fields
 from backends.gemini import GeminiBackend
 from backends.protocol import Call, Chunk
 from tests import read_stream
@@ -13,6 +14,8 @@ from tests.scripted_provider import Raw, ScriptedProvider
 
 SAID = {"role": "model", "parts": [{"text": "x", "thoughtSignature": "of another"}]}
 JSON = {"content-type": "application/json"}
+EVENTS = {"content-type": "text/event-stream"}
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in "fg"]
 ANSWER = b'{"candidates":[{"content":{"parts":[{"text":"y"}]},"finishReason":"STOP"}]}'
 
 
@@ -32,6 +35,21 @@ async def test_a_signature_that_google_cannot_read_is_left_out(message: str) -> 
             await collect(provider, {"parts": [{"text": "x"}]})
         asked = [request.json["contents"] for request in provider.received]
     assert asked == [[SAID], [{"role": "model", "parts": [{"text": "x"}]}], [{"parts": [{"text": "x"}]}]]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize(("field", "calls"), [({}, 2), ({"parallel_tool_calls": False}, 1)])
+async def test_who_wants_one_call_at_a_time_gets_one(is_stream: bool, field: Fields, calls: int) -> None:
+    """Gemini calls as many as it likes, and clients that forbid it read the first alone, or none."""
+    called = [{"functionCall": {"name": name, "args": {}}} for name in "fg"]
+    said = json.dumps({"candidates": [{"content": {"parts": called}, "finishReason": "STOP"}]}).encode()
+    answer = Raw((b"data: %b\r\n\r\n" % said if is_stream else said,), headers=EVENTS if is_stream else JSON)
+    body = json.dumps({"messages": [{"role": "user", "content": "x"}], "tools": TOOLS} | field).encode()
+    async with ScriptedProvider(answer) as provider, aclosing(GeminiBackend("b", provider.origin, "key")) as backend:
+        chunks = await read_stream.collect(backend, Call("chat.completions", "m", body, is_stream, "r-1"))
+    whole = b"".join(chunk.payload for chunk in chunks)
+    assert whole.count(b'"arguments"') == calls
+    assert b'"finish_reason":"tool_calls"' in whole
 
 
 FORBIDDEN = b'{"error": {"code": 403, "message": "The caller does not have permission", "status": "PERMISSION_DENIED"}}'
