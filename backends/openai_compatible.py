@@ -243,13 +243,19 @@ class OpenAICompatibleBackend(HttpBackend):
         return mended(body, mends) if (mends := self._mends.get(call.upstream_model)) else body
 
     async def _exchange_response(self, call: Call, exchange: Exchange) -> Reply:
-        try:
-            return await self.exchange(call, exchange)
-        except UpstreamRejected as refusal:
-            kept = without_past_reasoning(exchange.body) if _NO_PAST.search(refusal.body) else exchange.body
-            if kept == exchange.body:
-                raise
-        return await self.exchange(call, replace_fields(exchange, body=kept))
+        while True:
+            try:
+                return await self.exchange(call, exchange)
+            except UpstreamRejected as refusal:
+                if _NO_PAST.search(refusal.body):
+                    kept = without_past_reasoning(exchange.body)
+                elif (name := refused_field(refusal.body)) and not self._is_answered_for_itself(call):
+                    kept = without_refused(exchange.body, (name,))
+                else:
+                    raise
+                if kept == exchange.body:
+                    raise
+            exchange = replace_fields(exchange, body=kept)
 
     async def _exchange_chat(self, call: Call, exchange: Exchange) -> Reply:
         """Asks again without what the server refused, if that only tunes the answer, with an effort that it knows, and

@@ -5,13 +5,14 @@ import json
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
 
 from backends.dialects import PLAIN, Dialect, dialect_of
 from backends.errors import UpstreamRejected
 from backends.formats.refused_fields import refused_field, without_refused
 from backends.litellm_backend import LitellmBackend
-from backends.openai_compatible import OpenAICompatibleBackend
+from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import Call
 from backends.scripted import Outcome
 from tests import read_stream
@@ -116,3 +117,16 @@ def test_a_newer_limit_is_kept_and_no_object_is_left_alone() -> None:
     both = b'{"max_tokens":1,"max_completion_tokens":2}'
     assert json.loads(without_refused(both, {"max_tokens"})) == {"max_completion_tokens": 2}
     assert without_refused(b"[]", {"max_tokens"}) == b"[]"
+
+
+async def test_a_response_is_asked_again_without_them_too() -> None:
+    no_top = "Unsupported parameter: 'top_p' is not supported with this model."
+    body = {"model": "auto", "input": "hi", "temperature": 0.2, "top_p": 0.5}
+    call = Call("responses", "prod", json.dumps(body).encode(), False, "r-1")
+    async with ScriptedProvider(refusal(NO_HEAT), refusal(no_top), Outcome(), refusal(NO_HEAT)) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None, paths=OPENAI_PATHS)) as backend:
+            await read_stream.collect(backend, call)
+            with pytest.raises(UpstreamRejected):
+                await backend.open(msgspec.structs.replace(call, body=b'{"input":"hi"}'))
+        told = [set(request.json) & {"temperature", "top_p"} for request in provider.received]
+    assert told == [{"temperature", "top_p"}, {"top_p"}, set(), set()]
