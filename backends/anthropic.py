@@ -131,7 +131,7 @@ class AnthropicBackend(HttpBackend):
         kinds = self._thinking.get(call.upstream_model) or frozenset[str]()
         if kinds and (body := without_kinds(exchange.body, kinds)) != exchange.body:
             exchange = replace(exchange, body=body)
-        refused = kinds
+        asked, refused = exchange, kinds
         for _ in range(_MOST_MENDS):
             try:
                 reply = await self.exchange(call, exchange)
@@ -148,7 +148,7 @@ class AnthropicBackend(HttpBackend):
             reply = await self.exchange(call, exchange)
         if refused != kinds and not may_be_repeated(call.body):
             self._thinking.put(call.upstream_model, refused)
-        if exchange is not came and not says_unknown(call.body):
+        if exchange is not asked and not says_unknown(call.body):
             self._learn(call.upstream_model, came, exchange, fields)
         return reply
 

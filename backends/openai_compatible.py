@@ -270,6 +270,7 @@ class OpenAICompatibleBackend(HttpBackend):
             try:
                 reply = await self.exchange(call, exchange)
             except UpstreamRejected as refusal:
+                asked = None  # another effort alone was not enough, so nothing is learned of it
                 mend = mend_for(refusal.body)
                 if mend and mend not in tried and (kept := mended(exchange.body, (mend,))) != exchange.body:
                     tried.append(mend)

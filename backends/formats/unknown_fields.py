@@ -7,7 +7,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.formats.json_objects import Fields, decode_object
+from backends.formats.json_objects import Fields, decode_object, without_escapes
 
 BETA: Final = "anthropic-beta"
 _UNKNOWN: Final = re.compile(rb"([a-z_][\w.]{0,200}): Extra inputs are not permitted")
@@ -30,9 +30,10 @@ def unknown_fields(refusal: bytes) -> frozenset[str]:
     return _TUNING.intersection(path.decode().rpartition(".")[2] for path in _UNKNOWN.findall(refusal))
 
 
-def says_unknown(text: bytes) -> bool:
-    """Whether a text has the words of such an error: one that repeats them proves nothing."""
-    return bool(_UNKNOWN.search(text) or _BETA_REFUSED.search(text))
+def says_unknown(body: bytes) -> bool:
+    """Whether a request has the words of such an error: one that repeats them proves nothing."""
+    said = without_escapes(body)
+    return bool(_UNKNOWN.search(said) or _BETA_REFUSED.search(said))
 
 
 def without_fields(body: bytes, names: Set[str]) -> bytes:

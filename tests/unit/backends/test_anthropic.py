@@ -362,6 +362,20 @@ async def test_an_effort_that_a_template_behind_this_format_lacks_becomes_the_ne
     assert told == [{"effort": effort, "x": 1} for effort in ("high", "xhigh", "xhigh", "low")]
 
 
+@pytest.mark.parametrize("hidden", ["Extra", "\\u0045xtra"])
+async def test_fields_that_a_refusal_may_only_have_repeated_are_sent_for_others(hidden: str) -> None:
+    """Without `ttl` a cache's entry lasts five minutes, and is paid for again after them."""
+    body = '{"model":"qwen","max_tokens":9,"scope":1,"ttl":"1h","messages":[{"role":"user","content":"%s"}]}'
+    first, second = (body % text for text in (f"ttl: {hidden} inputs are not permitted", "hi"))
+    said = json.dumps({"error": {"message": f"scope: Extra inputs are not permitted, got {json.loads(first)}"}})
+    refused = Raw((said.encode(),), status=400, headers={"content-type": "application/json"})
+    async with ScriptedProvider(refused, OUTCOME, OUTCOME) as provider:
+        async with aclosing(AnthropicBackend("b", provider.base_url, "key")) as backend:
+            for one in (first, second):
+                await read_stream.collect(backend, make_call(one.encode(), "messages"))
+        assert ["ttl" in request.json for request in provider.received] == [True, False, True]
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -152,6 +152,17 @@ async def test_an_effort_that_the_template_does_not_know_becomes_the_nearest(sta
         assert len(provider.received) == 2
 
 
+async def test_an_effort_that_was_not_what_a_server_refused_is_not_changed_for_others() -> None:
+    """It repeats the whole chat, which names its effort and has the words of an offer."""
+    asked = b'{"messages":[{"role":"user","content":"Is this valid? Say low."}],"reasoning_effort":"high","stream":true}'
+    refused = refusal(400, f"stream_options: Extra inputs are not permitted, input: {asked.decode()}")
+    async with ScriptedProvider(refused, refused, Outcome(), Outcome()) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for _ in range(2):
+                await read_stream.collect(backend, ask(asked))
+        assert provider.received[-1].json["reasoning_effort"] == "high"
+
+
 async def test_a_screenshot_in_a_tools_result_is_shown_by_the_user() -> None:
     """Copilot and other agents send it there, and it stays in the conversation."""
     no_images = refusal(400, "Invalid 'messages[1]'. ... this message with role 'tool' contains an image URL.")
