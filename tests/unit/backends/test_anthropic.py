@@ -258,7 +258,10 @@ async def test_what_cannot_be_sent_is_refused_without_a_call(operation: Operatio
         assert provider.received == []
 
 
-STRICT = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}
+STRICT: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "f", "strict": True, "parameters": {"type": "object"}},
+}
 REFUSED = [
     "Schemas contains too many parameters with union types (17 parameters with type arrays or anyOf).",
     "Schema is too complex for compilation. Try reducing the number of tools or simplifying tool schemas.",
@@ -280,7 +283,8 @@ async def test_tools_that_are_too_much_to_be_strict_are_sent_again_without_that_
 
 
 async def test_more_strict_tools_than_anthropic_takes_are_all_sent_without_that_promise() -> None:
-    body = json.dumps({"messages": [{"role": "user", "content": "hi"}], "tools": [STRICT] * 21}).encode()
+    tools = [{**STRICT, "function": STRICT["function"] | {"name": f"f{number}"}} for number in range(21)]
+    body = json.dumps({"messages": [{"role": "user", "content": "hi"}], "tools": tools}).encode()
     async with ScriptedProvider(OUTCOME) as provider:
         await collect(provider, make_call(body, "chat.completions"))
         [request] = provider.received

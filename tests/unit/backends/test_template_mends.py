@@ -154,7 +154,9 @@ async def test_an_effort_that_the_template_does_not_know_becomes_the_nearest(sta
 
 async def test_an_effort_that_was_not_what_a_server_refused_is_not_changed_for_others() -> None:
     """It repeats the whole chat, which names its effort and has the words of an offer."""
-    asked = b'{"messages":[{"role":"user","content":"Is this valid? Say low."}],"reasoning_effort":"high","stream":true}'
+    asked = (
+        b'{"messages":[{"role":"user","content":"Is this valid? Say low."}],"reasoning_effort":"high","stream":true}'
+    )
     refused = refusal(400, f"stream_options: Extra inputs are not permitted, input: {asked.decode()}")
     async with ScriptedProvider(refused, refused, Outcome(), Outcome()) as provider:
         async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
