@@ -3,6 +3,7 @@
 import ctypes
 import platform
 import weakref
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -132,17 +133,26 @@ def _arrays(artefact: Artefact) -> dict[str, NDArray[Any]]:
     numbers = {piece: number for number, piece in enumerate(artefact.pieces) if piece}
     inner = {piece[len(_INNER) :]: number for piece, number in numbers.items() if piece.startswith(_INNER)}
     inner.pop("", None)
-    whole = [*numbers, *(word for word in tags if word not in numbers)]
-    words = [word.encode() for word in (*whole, *inner)]
+    others = [word for word in tags if word not in numbers]
+    words = list(map(str.encode, (*numbers, *others, *inner)))
     return {
         "words": np.frombuffer(b"".join(words), np.uint8),
-        "lengths": np.array([len(word) for word in words], np.int32),
-        "ids": np.array([*(numbers.get(word, -1) for word in whole), *inner.values()], np.int32),
-        "tags": np.array([_pair(tags.get(word, ())) for word in whole], np.int16),
+        "lengths": np.fromiter(map(len, words), np.int32, len(words)),
+        "ids": np.array([*numbers.values(), *(-1 for _ in others), *inner.values()], np.int32),
+        "tags": _tags([*numbers, *others], tags),
         "relations": np.array(RELATIONS, np.int32),
         "damped": DAMPED,
         **_tensors(artefact),
     }
+
+
+def _tags(words: Sequence[str], tags: Mapping[str, tuple[int, ...]]) -> NDArray[np.int16]:
+    """A row for each word: most have no tag. Raises ValueError for one with more tags than a table slot holds."""
+    rows = np.full((len(words), 2), -1, np.int16)
+    for row, word in enumerate(words):
+        if word in tags:
+            rows[row, : len(tags[word])] = tags[word]
+    return rows
 
 
 def _tensors(artefact: Artefact) -> dict[str, NDArray[Any]]:
@@ -157,9 +167,3 @@ def _tensors(artefact: Artefact) -> dict[str, NDArray[Any]]:
             raise ValueError(f"{name} has shape {tensor.shape} instead of {shape}")
         found[name] = np.ascontiguousarray(tensor, np.int8 if name == "token_vectors" else np.float32)
     return found
-
-
-def _pair(tags: tuple[int, ...]) -> tuple[int, int]:
-    """Raises ValueError for a word with more tags than a table slot holds."""
-    first, second = tags + (-1,) * (2 - len(tags))
-    return first, second
