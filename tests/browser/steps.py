@@ -1,6 +1,7 @@
 """What a person does with a page, one function each."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Generator
 from typing import TypeVar
 
 import httpx
@@ -30,6 +31,19 @@ GONE = "does not belong to the document"
 def go(browser: webdriver.Chrome, running: Running, path: str) -> None:
     browser.get(f"{running.ui}/ui{path}")
     wait_for_page(browser)
+
+
+@contextlib.contextmanager
+def on_a_phone(browser: webdriver.Chrome) -> Generator[int]:
+    """Pages have a narrow phone's width in the block, which is given."""
+    size = browser.get_window_size()
+    metrics = {"width": (width := 320), "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    try:
+        yield width
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.set_window_size(size["width"], size["height"])
 
 
 def see(browser: webdriver.Chrome, text: str) -> None:

@@ -13,9 +13,10 @@ from selenium.webdriver.common.keys import Keys
 
 from dashboards.pages import PAGES
 from dashboards.security import COOKIE
+from tests.browser import axe
 from tests.browser.conftest import Running, child, console_errors, drain, foreign_requests, ui_command
 from tests.browser.pictures import sign_in, wait_for_page, wait_until_settled
-from tests.browser.steps import button, patient, see, suggested_after
+from tests.browser.steps import button, on_a_phone, patient, see, suggested_after
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
@@ -59,16 +60,26 @@ def test_every_address_on_the_way_in_has_the_path(running: Running, shared_host:
                 assert client.get(one).status_code in (200, 405), one
 
 
-def test_no_page_asks_for_anything_outside_the_path(
+def test_every_page_stands_on_a_phone_without_barriers_and_asks_for_nothing_outside_the_path(
     chromium: webdriver.Chrome, running: Running, shared_host: str
 ) -> None:
+    """Nor do they scroll sideways there, which is also a laptop's width at four times its size."""
     chromium.delete_all_cookies()
     drain(chromium)
     sign_in(chromium, shared_host, running.month.owner_key)
-    for spec in PAGES:
-        chromium.get(f"{shared_host}/ui{spec.path}")
-        wait_for_page(chromium)
-        wait_until_settled(chromium)
+    chromium.set_script_timeout(120)
+    wide: list[str] = []
+    found: list[str] = []
+    with on_a_phone(chromium) as width:
+        for spec in PAGES:
+            chromium.get(f"{shared_host}/ui{spec.path}")
+            wait_for_page(chromium)
+            wait_until_settled(chromium)
+            if chromium.execute_script("return document.documentElement.scrollWidth") > width:
+                wide.append(spec.path)
+            found += axe.barriers(chromium) if axe.is_here() else []
+    assert not wide
+    assert not found
     _follow_links(chromium)
     _sliders_and_editor(chromium, shared_host)
     button(chromium, "Light / dark").click()
@@ -82,6 +93,8 @@ def test_no_page_asks_for_anything_outside_the_path(
     assert not foreign_requests(chromium, f"{shared_host}/")
     assert not console_errors(chromium)
     chromium.delete_all_cookies()
+    if not axe.is_here():
+        pytest.skip(f"{axe.MISSING}; all else was looked at")
 
 
 def _follow_links(browser: webdriver.Chrome) -> None:

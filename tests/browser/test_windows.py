@@ -6,33 +6,17 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from dashboards.pages import PAGES
-from tests.browser import axe
 from tests.browser.conftest import Running
 from tests.browser.pictures import wait_until_settled
-from tests.browser.steps import button, go, patient, see
+from tests.browser.steps import button, go, on_a_phone, patient, see
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 
 
-def test_every_page_stands_on_a_phone_and_at_four_times_its_size_without_sideways_scrolling_or_barriers(
-    browser: webdriver.Chrome, running: Running
-) -> None:
-    size = browser.get_window_size()
-    metrics = {"width": 320, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.set_script_timeout(120)
-    try:
-        wide: list[str] = []
-        found: list[str] = []
-        for spec in PAGES:
-            go(browser, running, spec.path)
-            wait_until_settled(browser)
-            if browser.execute_script("return document.documentElement.scrollWidth") > metrics["width"]:
-                wide.append(spec.path)
-            found += axe.barriers(browser) if axe.is_here() else []
-        assert not wide
-        assert not found
+def test_the_menu_of_a_phone_is_opened_and_left_by_the_keyboard(browser: webdriver.Chrome, running: Running) -> None:
+    """What else a phone shows of every page: test_path_prefix.py."""
+    with on_a_phone(browser):
+        go(browser, running, "/audit")
         assert not [one for one in browser.find_elements(By.CSS_SELECTOR, ".be-nav") if one.is_displayed()]
         button(browser, "Menu").click()
         assert button(browser, "Menu").get_attribute("aria-expanded") == "true"
@@ -42,23 +26,16 @@ def test_every_page_stands_on_a_phone_and_at_four_times_its_size_without_sideway
         ActionChains(browser).send_keys(Keys.ENTER).perform()
         browser.find_element(By.LINK_TEXT, "Routing rules").click()
         see(browser, "History")
-        if not axe.is_here():
-            pytest.skip(f"{axe.MISSING}; the widths were looked at")
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        browser.set_window_size(size["width"], size["height"])
 
 
-@pytest.mark.parametrize("width", [1024, 1130])
-def test_the_sliders_of_break_even_stay_in_the_window_of_a_tablet(
-    browser: webdriver.Chrome, running: Running, width: int
-) -> None:
-    metrics = {"width": width, "height": 768, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+def test_the_sliders_of_break_even_stay_in_the_window_of_a_tablet(browser: webdriver.Chrome, running: Running) -> None:
     try:
         go(browser, running, "/break-even")
         patient(browser).until(lambda one: one.find_element(By.CLASS_NAME, "be-lever"))
-        assert browser.execute_script("return document.documentElement.scrollWidth") == width
+        for width in (1024, 1130):
+            metrics = {"width": width, "height": 768, "deviceScaleFactor": 1, "mobile": False}
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+            assert browser.execute_script("return document.documentElement.scrollWidth") == width
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
@@ -89,18 +66,19 @@ def test_a_long_name_stays_in_its_column_on_a_phone(browser: webdriver.Chrome, r
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-@pytest.mark.parametrize("width", [360, 1280, 1440])
-def test_a_last_row_of_tiles_leaves_no_hole(browser: webdriver.Chrome, running: Running, width: int) -> None:
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 400}
+def test_a_last_row_of_tiles_leaves_no_hole(browser: webdriver.Chrome, running: Running) -> None:
     ends = """return [...document.querySelectorAll('.be-tiles')].map((all) => [all.lastChild, all].map(
       (one) => Math.round(one.getBoundingClientRect().right)))"""
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
         for page in ("/", "/backends"):
             go(browser, running, page)
             wait_until_settled(browser)
-            found = browser.execute_script(ends)
-            assert found
-            assert all(last == whole for last, whole in found), page
+            for width in (360, 1280, 1440):
+                metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 400}
+                browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+                assert browser.execute_script("return innerWidth") == width
+                found = browser.execute_script(ends)
+                assert found
+                assert all(last == whole for last, whole in found), (page, width)
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
