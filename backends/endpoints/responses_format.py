@@ -53,6 +53,8 @@ OF_AGENT: Final = "agent_message"
 _CIPHERTEXT: Final = "gAAAA"
 """How OpenAI's begins."""
 OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
+_SAID: Final = ("namespace", "name", "arguments", "input")
+"""Of a call: if all are the same again under its id, it is said again."""
 
 
 _TAKEN_AS_CHAT: Final = re.compile(
@@ -125,7 +127,7 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
         return
     answer: list[Fields] = []
     thought = ""
-    waiting: dict[str | None, set[tuple[str | None, str | None]]] = {}
+    waiting: dict[str | None, set[tuple[str | None, ...]]] = {}
     for place, item in enumerate(list_of(given, "input")):
         where = f"input[{place}]"
         fields = object_of(item, where)
@@ -135,13 +137,13 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
             continue
         if kind == OFFER or is_our_reasoning(fields):  # a reference to reasoning that we did not store
             continue
-        call_id, function = text_of(fields, "call_id"), (text_of(fields, "namespace"), text_of(fields, "name"))
-        if kind in CALLS and function in waiting.get(call_id, ()):
+        call_id, said = text_of(fields, "call_id"), tuple(text_of(fields, name) for name in _SAID)
+        if kind in CALLS and said in waiting.get(call_id, ()):
             thought = ""  # said again, before its result: LiveKit's agents do so after `previous_response_id`
             continue
         message = _call(fields, tools, where) if kind in CALLS else _message(fields, str(kind), where)
         if kind in CALLS:
-            waiting.setdefault(call_id, set()).add(function)
+            waiting.setdefault(call_id, set()).add(said)
         elif kind in OUTPUTS:
             waiting.pop(call_id, None)
         if thought and message["role"] == "assistant":

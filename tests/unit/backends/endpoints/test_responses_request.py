@@ -184,8 +184,11 @@ def test_what_is_wrong_in_any_format_tries_no_other_model(given: dict[str, Any],
     assert json.loads(refused.value.body)["error"]["param"] == param
 
 
+CALL: dict[str, Any] = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
 def assistant(content: str | None, *call_ids: str) -> dict[str, Any]:
-    calls = [{"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}} for one in call_ids]
+    calls = [CALL | {"id": one} for one in call_ids]
     return {"role": "assistant", "content": content} | ({"tool_calls": calls} if calls else {})
 
 
@@ -209,6 +212,18 @@ SEEN = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "
         (
             [CALLED, SAID, CALLED, GIVEN, CALLED, GIVEN],
             [assistant("Let me see.", "c"), TOLD, assistant(None, "c"), TOLD],
+        ),
+        (
+            [CALLED, CALLED | {"arguments": '{"x":1}'}, GIVEN, GIVEN],
+            [
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [CALL, CALL | {"function": {"name": "f", "arguments": '{"x":1}'}}],
+                },
+                TOLD,
+                TOLD,
+            ],
         ),
         ([SAID, SAID], [SAID, SAID]),
         ([CALLED, GIVEN, CALLED | {"call_id": "d"}], [assistant(None, "c"), TOLD, assistant(None, "d")]),
