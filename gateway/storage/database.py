@@ -95,6 +95,13 @@ async def require_writable(engine: AsyncEngine) -> None:
         await connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
 
+async def require_room_for_tables(engine: AsyncEngine) -> None:
+    """Raises DatabaseDown if this user may not create tables, as nobody but the owner may in a new PostgreSQL."""
+    async with writing(engine) as connection:
+        await connection.execute(text("CREATE TABLE breakeven_trial (tried INTEGER)"))
+        await connection.rollback()
+
+
 async def require_undamaged(engine: AsyncEngine) -> None:
     """Raises DatabaseDown if SQLite finds damaged pages in its file; files over a GB are not checked."""
     if engine.dialect.name != "sqlite":

@@ -13,10 +13,11 @@ from sqlalchemy.engine import ExceptionContext
 from gateway.errors import DatabaseDown
 from gateway.storage.tables import metadata
 
-# https://www.postgresql.org/docs/current/errcodes-appendix.html: connection, login, database name, missing privilege
-# (a restored backup may be owned by another user), resources (disk, memory, connections), lock not available, operator
-# intervention, system error. Everything else is our own mistake.
-POSTGRES_STATES = ("08", "28", "3D", NOT_OURS := "42501", "53", "55P03", "57", "58")
+# https://www.postgresql.org/docs/current/errcodes-appendix.html: connection, login, database name, no schema to create
+# in, missing privilege (since PostgreSQL 15 only the owner of a database may create tables; a restored backup may be
+# owned by another user), resources (disk, memory, connections), lock not available, operator intervention, system
+# error. Everything else is our own mistake.
+POSTGRES_STATES = ("08", "28", "3D", NO_SCHEMA := "3F000", NOT_OURS := "42501", "53", "55P03", "57", "58")
 IN_THE_WAY = frozenset({"55P03", "40P01", "40001"})
 """Lock not available, deadlock, and serialization failure."""
 READ_ONLY = "25006"
@@ -163,7 +164,9 @@ def _down(where: str, error: BaseException) -> DatabaseDown:
     cause = str(error) or type(error).__name__
     if lacks_schema(error):
         return lacking(where, cause)
-    if _state(error) == NOT_OURS:
+    if _state(error) == NO_SCHEMA or (_state(error) == NOT_OURS and " schema " in cause):
+        cause += "; let the user of that address create tables: `GRANT USAGE, CREATE ON SCHEMA public TO` it, as owner"
+    elif _state(error) == NOT_OURS:
         cause += "; give its tables to the user of that address, as `REASSIGN OWNED BY` in psql does"
     elif _is_read_only(error):
         cause += SQLITE_READ_ONLY if _state(error) != READ_ONLY else POSTGRES_READ_ONLY

@@ -33,7 +33,7 @@ from gateway.errors import BreakevenError, StateError
 from gateway.extras import install_command
 from gateway.instants import HOUR_US, moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
-from gateway.storage.database import open_database, require_undamaged, require_writable
+from gateway.storage.database import open_database, require_room_for_tables, require_undamaged, require_writable
 from gateway.storage.pepper import require_pepper, require_same_pepper
 from gateway.storage.sql.reports import SqlReports
 
@@ -209,7 +209,12 @@ def _database(home: Home, url: str | None, booked: list[tuple[int, int] | None])
     async def seen() -> tuple[int, int] | None:
         database = open_database(url or home.database_url)
         try:
-            await require_newest(database)
+            try:
+                await require_newest(database)
+            except NoSchema as error:
+                if error.is_empty:
+                    await require_room_for_tables(database)
+                raise
             await require_pepper(database, home)
             if home.has_pepper:
                 await require_same_pepper(database, home)

@@ -1,6 +1,7 @@
 """All errors of the database itself become one error of ours; errors of a query do not."""
 
 import asyncio
+import re
 import sqlite3
 from pathlib import Path
 
@@ -10,9 +11,19 @@ from sqlalchemy import PrimaryKeyConstraint, UniqueConstraint, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.config.home import Home
 from gateway.errors import DatabaseDown
 from gateway.ledger.entry import Attempt
-from gateway.storage.database import SCHEMA_LOCK, lock, migrate, open_database, require_writable, writing
+from gateway.storage.database import (
+    SCHEMA_LOCK,
+    lock,
+    migrate,
+    open_database,
+    require_room_for_tables,
+    require_writable,
+    schema_there,
+    writing,
+)
 from gateway.storage.database_down import is_down
 from gateway.storage.row_writer import RowWriter
 from gateway.storage.rows.entry_rows import entry_rows
@@ -20,6 +31,7 @@ from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables.books import attempts, circumstances, daily, dimensions, entries, hourly
 from tests.newest_schema import make_newest
 from tests.postgres_server import empty_postgres
+from tests.unit.gateway.cli.doctor.examined import found
 from tests.unit.gateway.ledger.builders import make_entry
 
 pytestmark = pytest.mark.integration
@@ -254,6 +266,38 @@ async def test_tables_of_another_role_are_said_with_what_to_do(postgres_director
         async with writing(owner) as connection:
             await connection.execute(text("DROP OWNED BY guest"))
             await connection.execute(text("DROP ROLE guest"))
+        await owner.dispose()
+
+
+@pytest.mark.parametrize(
+    ("granted", "says"),
+    [("USAGE", "permission denied for schema public"), ("CREATE", "no schema has been selected to create in")],
+)
+async def test_a_user_who_may_create_nothing_is_said_with_what_to_do(
+    postgres_directory: str, granted: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As since PostgreSQL 15 in each new database that another user owns: doctor said that `breakeven serve` makes the
+    tables, and `breakeven serve` to give tables that there were none of to that user."""
+    url = await empty_postgres(postgres_directory)
+    advice = rf"{says}; let the user .* `GRANT USAGE, CREATE ON SCHEMA public TO`"
+    owner = open_database(url)
+    async with writing(owner) as connection:
+        await connection.execute(text("CREATE ROLE newcomer LOGIN"))
+        await connection.execute(text(f"GRANT {granted} ON SCHEMA public TO newcomer"))
+    newcomers = url.replace("postgres@", "newcomer@")
+    monkeypatch.setenv("BREAKEVEN_DATABASE_URL", newcomers)
+    try:
+        seen = (await asyncio.to_thread(found, Home(tmp_path / "home")))["database"]
+        assert not seen.is_ok
+        assert re.search(advice, seen.detail)
+        with pytest.raises(DatabaseDown, match=advice):
+            await migrate(newcomers)
+        await require_room_for_tables(owner)
+        assert await schema_there(owner) is None
+    finally:
+        async with writing(owner) as connection:
+            await connection.execute(text("DROP OWNED BY newcomer"))
+            await connection.execute(text("DROP ROLE newcomer"))
         await owner.dispose()
 
 
