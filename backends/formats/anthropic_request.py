@@ -17,7 +17,7 @@ from backends.formats.call_ids import for_anthropic
 from backends.formats.chat_fields import Tool, invalid, untranslatable
 from backends.formats.chat_view import ChatView, Media, Part, Text, ToolCall, ToolResult
 from backends.formats.json_objects import Fields, integer, number, text_of
-from backends.formats.sampling import claude_effort, is_claude, is_older_claude
+from backends.formats.sampling import LEAST_BUDGET, claude_effort, claude_thinking, is_claude, is_older_claude
 from backends.formats.schema_subset import OpenObject
 from backends.formats.user_ids import user_of_anthropic
 from backends.protocol import Call
@@ -25,10 +25,9 @@ from backends.protocol import Call
 DEFAULT_MAX_TOKENS: Final = 8192
 """Anthropic requires a limit; this one is sent if the caller gave none."""
 DEFAULT_WITH_THOUGHTS: Final = 32_000
-"""The same for newer models, which reason by default: reasoning counts towards the limit."""
+"""The same for models that choose how much they think: reasoning counts towards the limit."""
 _MOST_STRICT: Final = 20
 """Strict tools of a request."""
-_LEAST_BUDGET: Final = 1024
 
 _EFFORTS: Final[Mapping[str, str]] = {
     "none": "low",
@@ -53,8 +52,9 @@ def build_messages_body(view: ChatView, call: Call, *, keeps_strict: bool = True
     is_older = is_older_claude(call.upstream_model)
     if not all(sequence.strip() for sequence in view.stop):
         raise untranslatable("stop", "this model does not support stop sequences of white space only; leave them out")
-    thinking = _thinking_of_older(view, messages[-1]) if is_older else _thinking(view)
-    limit = DEFAULT_MAX_TOKENS + _budget(thinking) if is_older else DEFAULT_WITH_THOUGHTS
+    thinking = _thinking_of_older(view, call.upstream_model, messages[-1]) if is_older else _thinking(view)
+    thinks = not is_older or (thinking is not None and thinking.get("type") == "adaptive")
+    limit = DEFAULT_WITH_THOUGHTS if thinks else DEFAULT_MAX_TOKENS + _budget(thinking)
     body: Fields = {
         "model": call.upstream_model,
         "max_tokens": view.max_output_tokens or limit,
@@ -113,11 +113,14 @@ def _is_forced(view: ChatView) -> bool:
     return view.tool_choice == "required" or isinstance(view.tool_choice, tuple)
 
 
-def _thinking_of_older(view: ChatView, last: Fields) -> Fields | None:
+def _thinking_of_older(view: ChatView, model: str, last: Fields) -> Fields | None:
     """`thinking` in Anthropic's own form only: others' `enabled` has no budget, which Anthropic requires. A budget goes
     with no forced tool, no prefill and no limit as small, and a tool result must follow signed thinking, which no chat
-    carries: none is sent in the middle of tool calls."""
+    carries: none is sent in the middle of tool calls. An effort asks for it too."""
     asked = view.fields.get("thinking")
+    effort = text_of(view.fields, "reasoning_effort")
+    if asked is None and effort and last["role"] != "assistant":
+        asked = claude_thinking(model, effort, view.max_output_tokens, has_tools=bool(view.tools))
     if not isinstance(asked, dict):
         return None
     fields = cast(Fields, asked)
@@ -129,7 +132,7 @@ def _thinking_of_older(view: ChatView, last: Fields) -> Fields | None:
     most = (view.max_output_tokens or 0) - 1
     if most < 0 or _budget(fields) <= most:
         return fields
-    return fields | {"budget_tokens": most} if most >= _LEAST_BUDGET else None
+    return fields | {"budget_tokens": most} if most >= LEAST_BUDGET else None
 
 
 def _budget(thinking: Fields | None) -> int:

@@ -19,8 +19,14 @@ _OLDER_CLAUDE: Final = re.compile(
     r"claude-(?:[1-3](?!\d)|v\d|instant|(?:opus|sonnet|haiku)-(?:[1-3](?!\d)|4(?![-.]?[7-9])))"
 )
 """Up to Opus 4.6, Sonnet 4.6 and Haiku 4.5. Source: Anthropic's Opus 4.7 migration guide and API reference."""
+LEAST_BUDGET: Final = 1024
+"""Of tokens that a Claude may think with."""
 _WITH_EFFORTS: Final = re.compile(r"claude-(?:opus-4[-.]?(5)|(?:opus|sonnet)-4[-.]?6)")
 """Older Claude models that take an effort: the first one none above `high`, the others `max` but not `xhigh`."""
+_WITH_BUDGETS: Final = re.compile(r"claude-(?:3[-.]7|(?:opus|sonnet|haiku)-4(?![-.]?[6-9]))")
+"""Claude models that think only with a budget. Those after them choose their own."""
+_CLAUDE_BUDGETS: Final = {"low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 16_384, "max": 16_384}
+"""From the least that Claude accepts to what leaves half of Opus 4.1's 32,000 tokens for the answer."""
 _LEVELS: Final = {
     "none": "minimal",
     "minimal": "minimal",
@@ -64,6 +70,20 @@ def claude_effort(model: str, effort: str) -> str | None:
     if found is None:
         return None
     return effort if effort in ("low", "medium", "high") else "high" if found[1] else "max"
+
+
+def claude_thinking(model: str, effort: str, limit: int | None, *, has_tools: bool) -> Fields | None:
+    """The thinking that an effort asks of a Claude up to 4.6; None if that is none. A budget is at most half the limit.
+    None goes with tools: it would have to be left out after each result, and Claude's cache begins anew when it
+    changes."""
+    if effort in ("none", "minimal"):
+        return None
+    if _WITH_BUDGETS.search(model) is None:
+        return {"type": "adaptive"} if _WITH_EFFORTS.search(model) else None
+    budget = _CLAUDE_BUDGETS.get(effort, 0)
+    if limit:
+        budget = min(budget, limit // 2)
+    return None if has_tools or budget < LEAST_BUDGET else {"type": "enabled", "budget_tokens": budget}
 
 
 def gemini_thinking(model: str, effort: str) -> Fields | None:

@@ -20,6 +20,7 @@ def test_the_least_body() -> None:
     assert translate({}) == {"model": OLDER, "max_tokens": DEFAULT_MAX_TOKENS, "messages": HI_SAID}
 
 
+BY_ITSELF: Json = {"thinking": {"type": "adaptive"}, "max_tokens": DEFAULT_WITH_THOUGHTS}
 FIELDS: list[tuple[Json, Json]] = [
     ({"max_tokens": 5}, {"max_tokens": 5}),
     ({"max_completion_tokens": 6, "max_tokens": 5}, {"max_tokens": 6}),
@@ -30,9 +31,9 @@ FIELDS: list[tuple[Json, Json]] = [
     ({"user": "u1"}, {"metadata": {"user_id": "u1"}}),
     ({"user": "a@b.c"}, {"metadata": {"user_id": user_of_anthropic("a@b.c")}}),
     ({"service_tier": "default"}, {"service_tier": "standard_only"}),
-    ({"reasoning_effort": "high"}, {"output_config": {"effort": "high"}}),
-    ({"reasoning_effort": "xhigh"}, {"output_config": {"effort": "max"}}),
-    ({"thinking": {"type": "adaptive"}}, {"thinking": {"type": "adaptive"}}),
+    ({"reasoning_effort": "none"}, {"output_config": {"effort": "low"}}),
+    ({"reasoning_effort": "high"}, {"output_config": {"effort": "high"}} | BY_ITSELF),
+    ({"reasoning_effort": "xhigh"}, {"output_config": {"effort": "max"}} | BY_ITSELF),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}},
         {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}},
@@ -73,7 +74,7 @@ FIELDS: list[tuple[Json, Json]] = [
     ({"tool_choice": "any"}, {"tool_choice": {"type": "any"}}),
     ({"user": "u"}, {"metadata": {"user_id": "u"}}),
     ({"user": "u", "safety_identifier": "s"}, {"metadata": {"user_id": "s"}}),
-    ({"thinking": {"type": "adaptive"}}, {"thinking": {"type": "adaptive"}}),
+    ({"thinking": {"type": "adaptive"}}, BY_ITSELF),
     ({"thinking": {"type": "enabled"}}, {}),
     ({"thinking": True}, {}),
 ]
@@ -322,4 +323,41 @@ def test_newer_models_set_their_own_budget_for_thinking(asked: Json, told: Json)
 def test_newer_models_say_what_they_thought_to_who_asks_for_an_effort(asked: Json, told: Json | None) -> None:
     """By default they omit it, and Opus 4.7 and 4.8 do not reason at all."""
     assert translate(asked, model=NEWER).get("thinking") == told
-    assert "thinking" not in translate({"reasoning_effort": "high"})
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "budget"),
+    [
+        ("claude-haiku-4-5", {"reasoning_effort": "low"}, 1_024),
+        ("claude-sonnet-4-20250514", {"reasoning_effort": "medium"}, 4_096),
+        ("claude-3-7-sonnet-latest", {"reasoning_effort": "xhigh"}, 16_384),
+        ("claude-opus-4-5", {"reasoning_effort": "high", "max_tokens": 6_000}, 3_000),
+        ("claude-haiku-4-5", {"reasoning_effort": "high", "max_tokens": 2_000}, None),
+        ("claude-haiku-4-5", {"reasoning_effort": "minimal"}, None),
+        ("claude-haiku-4-5", {"reasoning_effort": "high", "thinking": {"type": "disabled"}}, None),
+        ("claude-haiku-4-5", {"reasoning_effort": "high", "tools": [TOOL]}, None),
+        ("claude-3-5-haiku-latest", {"reasoning_effort": "high"}, None),
+        ("deepseek-chat", {"reasoning_effort": "high"}, None),
+    ],
+)
+def test_models_that_think_with_a_budget_alone_get_one_for_an_effort(
+    model: str, asked: Json, budget: int | None
+) -> None:
+    """They did not think at all, whatever effort was asked."""
+    said = translate({"temperature": 0.5} | asked, model=model)
+    thinks = {"type": "enabled", "budget_tokens": budget} if budget else asked.get("thinking")
+    assert said.get("thinking") == thinks
+    assert said["max_tokens"] == asked.get("max_tokens", DEFAULT_MAX_TOKENS + (budget or 0))
+    assert ("temperature" in said) == (budget is None), "a Claude that thinks takes none"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"messages": [*HI, {"role": "assistant", "content": "{"}]},
+        {"tools": [TOOL], "tool_choice": "required"},
+    ],
+)
+def test_an_effort_asks_for_no_thinking_that_would_be_refused(last: Json) -> None:
+    for model in (OLDER, "claude-haiku-4-5"):
+        assert "thinking" not in translate({"reasoning_effort": "high"} | last, model=model)
