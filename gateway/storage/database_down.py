@@ -165,7 +165,10 @@ def _down(where: str, error: BaseException) -> DatabaseDown:
     if lacks_schema(error):
         return lacking(where, cause)
     if _state(error) == NO_SCHEMA or (_state(error) == NOT_OURS and " schema " in cause):
-        cause += "; let the user of that address create tables: `GRANT USAGE, CREATE ON SCHEMA public TO` it, as owner"
+        cause += (
+            "; make the user of that address the owner of its database (`ALTER DATABASE ... OWNER TO`), or at least "
+            "let it create tables (`GRANT USAGE, CREATE ON SCHEMA public TO`)"
+        )
     elif _state(error) == NOT_OURS:
         cause += "; give its tables to the user of that address, as `REASSIGN OWNED BY` in psql does"
     elif _is_read_only(error):

@@ -279,7 +279,7 @@ async def test_a_user_who_may_create_nothing_is_said_with_what_to_do(
     """As since PostgreSQL 15 in each new database that another user owns: doctor said that `breakeven serve` makes the
     tables, and `breakeven serve` to give tables that there were none of to that user."""
     url = await empty_postgres(postgres_directory)
-    advice = rf"{says}; let the user .* `GRANT USAGE, CREATE ON SCHEMA public TO`"
+    advice = rf"{says}; make the user .*`GRANT USAGE, CREATE ON SCHEMA public TO`"
     owner = open_database(url)
     async with writing(owner) as connection:
         await connection.execute(text("CREATE ROLE newcomer LOGIN"))
