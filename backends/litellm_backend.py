@@ -153,15 +153,16 @@ class LitellmBackend:
     async def _open(self, call: Call) -> Reply:
         complete = self._complete or await asyncio.to_thread(_import_litellm)
         self._complete = complete
+        begins_by = asyncio.get_running_loop().time() + call.timeouts.first_byte_seconds
         try:
-            async with asyncio.timeout(call.timeouts.first_byte_seconds):
+            async with asyncio.timeout_at(begins_by):
                 answer = await complete(**self._arguments(call))
         except BackendError:
             raise
         except Exception as error:
             raise self._translated(error, call) from error
         if call.is_stream:
-            return _LitellmReply(cast(AsyncIterator[_Model], answer), call, self)
+            return _LitellmReply(cast(AsyncIterator[_Model], answer), call, self, begins_by)
         document = _json(answer)
         chunk = _without_other_counts(read_answer(document, backend=self._name), call)
         return PlainReply(_unbilled(chunk) if _is_refusal(document) else chunk)
@@ -236,18 +237,19 @@ class LitellmBackend:
 class _LitellmReply:
     content_type = "text/event-stream"
 
-    def __init__(self, pieces: AsyncIterator[_Model], call: Call, backend: LitellmBackend) -> None:
+    def __init__(self, pieces: AsyncIterator[_Model], call: Call, backend: LitellmBackend, begins_by: float) -> None:
         self._pieces = pieces
+        self._begins_by = begins_by
         self._call = call
         self._backend = backend
         self._reader = OpenAIStreamReader(backend.name, wants_usage_chunk=call.wants_usage_chunk)
         self._is_unreported = self._is_refused = self._has_output = False
 
     async def __aiter__(self) -> AsyncGenerator[Chunk]:
-        reader, timeouts = self._reader, self._call.timeouts
+        reader, idle_seconds = self._reader, self._call.timeouts.idle_seconds
         while True:
             try:
-                async with asyncio.timeout(timeouts.idle_seconds if reader.is_started else timeouts.first_byte_seconds):
+                async with asyncio.timeout(idle_seconds) if reader.is_started else asyncio.timeout_at(self._begins_by):
                     piece = await anext(self._pieces, None)
             except Exception as error:
                 raise self._backend.broken(error, self._call, is_started=reader.is_started) from error

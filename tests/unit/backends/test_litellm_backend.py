@@ -323,6 +323,7 @@ async def stream_of(*steps: object) -> AsyncIterator[Piece]:
             yield Piece(step)
 
 
+BEGUN = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
 SAID = {"choices": [{"index": 0, "delta": {"content": "hi"}}]}
 STOP = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 USAGE = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}
@@ -345,7 +346,7 @@ BREAKS: list[tuple[list[object], type[BackendError]]] = [
     ([SAID, ValueError("bug")], StreamBroken),
     ([SAID, 5.0], StreamStalled),
     ([error_named("RateLimitError", 429)], RateLimited),
-    ([5.0], UpstreamTimeout),
+    ([0.15, BEGUN, 0.15, SAID, STOP], UpstreamTimeout),
     ([], UnreadableAnswer),
 ]
 
