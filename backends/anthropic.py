@@ -67,6 +67,10 @@ _DECIDED_ON: Final = frozenset(
 """Fields whose spelling is checked, since other servers than Anthropic's take its format too."""
 
 
+_Asked = tuple[Operation, str, str | None]
+"""Operation, since counts are stricter than messages, model, and betas, since with them come fields."""
+
+
 class _Known(NamedTuple):
     """What a server does not know: fields. And what is left of the betas that a client names."""
 
@@ -80,7 +84,7 @@ class AnthropicBackend(HttpBackend):
     def __init__(self, name: str, base_url: str, api_key: str | None) -> None:
         headers = {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
         super().__init__(name, base_url, headers)
-        self._unknown = Learned[tuple[str, str | None], _Known]()  # by model and betas: with a beta come fields
+        self._unknown = Learned[_Asked, _Known]()
         self._efforts = Learned[tuple[str, str], str]()  # by model and what is asked for
         self._thinking = Learned[str, frozenset[str]]()  # kinds that a model refuses
         self._too_strict = Learned[OfTools | None, bool]()
@@ -122,7 +126,7 @@ class AnthropicBackend(HttpBackend):
 
     async def _open_native(self, call: Call) -> Reply:
         came = self._native(call)
-        known = self._unknown.get((call.upstream_model, came.headers.get(BETA)))
+        known = self._unknown.get(_asked(call, came))
         fields = known.fields if known else frozenset[str]()
         exchange = came
         if known:
@@ -149,16 +153,16 @@ class AnthropicBackend(HttpBackend):
         if refused != kinds and not may_be_repeated(call.body):
             self._thinking.put(call.upstream_model, refused)
         if exchange is not asked and not says_unknown(call.body):
-            self._learn(call.upstream_model, came, exchange, fields)
+            self._learn(call, came, exchange, fields)
         return reply
 
-    def _learn(self, model: str, came: Exchange, taken: Exchange, fields: frozenset[str]) -> None:
-        betas, left = came.headers.get(BETA), taken.headers.get(BETA)
-        if fields or left != betas:
-            self._unknown.put((model, betas), _Known(fields, left))
+    def _learn(self, call: Call, came: Exchange, taken: Exchange, fields: frozenset[str]) -> None:
+        left = taken.headers.get(BETA)
+        if fields or left != came.headers.get(BETA):
+            self._unknown.put(_asked(call, came), _Known(fields, left))
         asked, told = _effort_of(came.body), _effort_of(taken.body)
         if asked and told and asked != told:
-            self._efforts.put((model, asked), told)
+            self._efforts.put((call.upstream_model, asked), told)
 
     def _with_known_effort(self, config: bytes, model: str, *, was_named: bool) -> bytes | None:
         """An `output_config` with an effort that the model takes; None if nothing is left of it."""
@@ -210,6 +214,10 @@ class AnthropicBackend(HttpBackend):
             stream_reader=partial(NativeMessagesReader, self.name),
             translate_error=in_messages_shape,
         )
+
+
+def _asked(call: Call, came: Exchange) -> _Asked:
+    return call.operation, call.upstream_model, came.headers.get(BETA)
 
 
 def _effort_of(body: bytes) -> str | None:

@@ -366,6 +366,19 @@ async def test_an_effort_that_a_template_behind_this_format_lacks_becomes_the_ne
     assert told == [{"effort": effort, "x": 1} for effort in ("high", "xhigh", "xhigh", "low")]
 
 
+async def test_fields_that_a_count_does_not_know_are_sent_with_messages() -> None:
+    """Counts are stricter (Anthropic's refuse a limit: sub2api #4913), and Claude Code counts with the same betas."""
+    body = b'{"model":"m","max_tokens":9,"context_management":{},"messages":[{"role":"user","content":"hi"}]}'
+    said = json.dumps({"error": {"message": "context_management: Extra inputs are not permitted"}}).encode()
+    refused = Raw((said,), status=400, headers={"content-type": "application/json"})
+    count = Raw((b'{"input_tokens":14}',), headers={"content-type": "application/json"})
+    async with ScriptedProvider(refused, count, count, OUTCOME) as provider:
+        async with aclosing(AnthropicBackend("b", provider.base_url, "key")) as backend:
+            for operation in ("messages.count_tokens", "messages.count_tokens", "messages"):
+                await read_stream.collect(backend, make_call(body, operation))
+        assert ["context_management" in request.json for request in provider.received] == [True, False, False, True]
+
+
 @pytest.mark.parametrize("hidden", ["Extra", "\\u0045xtra"])
 async def test_fields_that_a_refusal_may_only_have_repeated_are_sent_for_others(hidden: str) -> None:
     """Without `ttl` a cache's entry lasts five minutes, and is paid for again after them."""
