@@ -10,6 +10,7 @@ from typing import Final, Literal
 from msgspec.structs import replace as replace_fields
 
 from backends.chat_counts import briefly
+from backends.chat_exchanges import ChatExchanges
 from backends.dialects import PLAIN, Dialect
 from backends.engine_health import (
     parse_engine_health,
@@ -21,23 +22,21 @@ from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.chat_fields import in_background
 from backends.formats.chat_tokens import PATH as TOKENIZE
 from backends.formats.chat_tokens import is_text_alone, read_token_count, tokenize_body
-from backends.formats.efforts import EFFORT, effort_of, offered_effort, with_effort
 from backends.formats.ended_calls import CallsToldReader, with_calls_told
 from backends.formats.error_bodies import in_openai_shape
 from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, part_of, text_of
 from backends.formats.json_splice import ESCAPE
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
-from backends.formats.openai_request import build_body, is_in_own_words, without_past_reasoning
-from backends.formats.refused_fields import OfEffort, may_be_repeated, of_effort, refused_field, without_refused
+from backends.formats.openai_request import build_body, without_past_reasoning
+from backends.formats.refused_fields import refused_field, without_refused
 from backends.formats.rerank import ask as ask_rerank
 from backends.formats.rerank import read_answer as read_ranking
 from backends.formats.rerank import rerank_dialect_of, where_another_may_do
 from backends.formats.responses import ResponsesStreamReader, as_asked, read_response
 from backends.formats.responses_chat import ChatOfResponseReader, read_response_as_chat
 from backends.formats.responses_request import build_response_body, is_asked_as_response
-from backends.formats.stream_options import without_refused_options
-from backends.formats.strict_turns import Mend, may_quote, mend_for, mended
+from backends.formats.strict_turns import mend_for
 from backends.http.client import HttpClient
 from backends.http.errors import error_from_status, google_status
 from backends.http.reply import MAX_ANSWER_BYTES
@@ -135,7 +134,6 @@ class OpenAICompatibleBackend(HttpBackend):
         super().__init__(name, base_url, headers, client=client)
         self._urls = {operation: join_url(base_url, path) for operation, path in paths.items()}
         self._dialect = dialect
-        self._untold = replace(dialect, lacks=dialect.lacks | {"stream_options"}, asks_for_usage=False)
         self._native = replace(
             PLAIN,
             models_think=dialect.models_think,
@@ -144,13 +142,10 @@ class OpenAICompatibleBackend(HttpBackend):
         )
         self._health_from: HealthSource = health_from
         self._max_running = max_running
-        self._answer_no_chats = Learned[str, bool](monotonic)  # by model, as all but the last two
+        self._answer_no_chats = Learned[str, bool](monotonic)  # by model
         self._tell_no_summary = Learned[str, bool](monotonic)
-        self._tell_no_usage = Learned[str, bool](monotonic)
         self._encrypt_nothing = Learned[str, bool](monotonic)
-        self._mends = Learned[str, tuple[Mend, ...]](monotonic)
-        self._refused = Learned[OfEffort, frozenset[str]](monotonic)
-        self._efforts = Learned[tuple[str, str], str](monotonic)  # by model and what is asked for
+        self._chats = ChatExchanges(dialect, self.exchange, monotonic)
         self._media = MediaExchanges(name, monotonic)
         self._rerank_dialect = rerank_dialect_of(provider or name)
 
@@ -213,7 +208,7 @@ class OpenAICompatibleBackend(HttpBackend):
         is_native = is_count or call.operation == "responses"
         if is_native and _is_in_background(call.body):
             raise in_background()
-        body = build_body(call, self._native) if is_native else self._body(call)
+        body = build_body(call, self._native) if is_native else self._chats.body(call)
         if (names := call.response_names) is not None:
             body = as_asked(body, names, backend=self.name)
         exchange = Exchange(
@@ -231,16 +226,7 @@ class OpenAICompatibleBackend(HttpBackend):
         )
         if is_native:
             return await self._exchange_response(call, exchange)
-        return await self._exchange_chat(call, exchange)
-
-    def _body(self, call: Call) -> bytes:
-        body = build_body(call, self._untold if call.upstream_model in self._tell_no_usage else self._dialect)
-        if EFFORT in body and (told := self._efforts.get((call.upstream_model, effort_of(body) or ""))):
-            body = with_effort(body, told)
-        refused = self._refused.get(of_effort(call.upstream_model, body))
-        if refused and not self._is_answered_for_itself(call):
-            body = without_refused(body, refused)
-        return mended(body, mends) if (mends := self._mends.get(call.upstream_model)) else body
+        return await self._chats.exchange(call, exchange)
 
     async def _exchange_response(self, call: Call, exchange: Exchange) -> Reply:
         while True:
@@ -249,70 +235,13 @@ class OpenAICompatibleBackend(HttpBackend):
             except UpstreamRejected as refusal:
                 if _NO_PAST.search(refusal.body):
                     kept = without_past_reasoning(exchange.body)
-                elif (name := refused_field(refusal.body)) and not self._is_answered_for_itself(call):
+                elif (name := refused_field(refusal.body)) and not self._chats.is_answered_for_itself(call):
                     kept = without_refused(exchange.body, (name,))
                 else:
                     raise
                 if kept == exchange.body:
                     raise
             exchange = replace_fields(exchange, body=kept)
-
-    async def _exchange_chat(self, call: Call, exchange: Exchange) -> Reply:
-        """Asks again without what the server refused, if that only tunes the answer, with an effort that it knows, and
-        with the messages in an order that it takes; later chats too once it took the rest."""
-        model = call.upstream_model
-        tried: list[Mend] = []
-        learned: list[Mend] = []
-        refused: set[str] = set()
-        asked = told = None
-        is_told_no_options = False
-        while True:
-            try:
-                reply = await self.exchange(call, exchange)
-            except UpstreamRejected as refusal:
-                asked = None  # another effort alone was not enough, so nothing is learned of it
-                mend = mend_for(refusal.body)
-                if mend and mend not in tried and (kept := mended(exchange.body, (mend,))) != exchange.body:
-                    tried.append(mend)
-                    learned += [] if may_quote(refusal.body, call.body) else [mend]
-                elif told is None and (effort := self._offered_effort(exchange.body, refusal)):
-                    asked, told = effort
-                    kept = with_effort(exchange.body, told)
-                elif (
-                    (name := refused_field(refusal.body))
-                    and not self._is_answered_for_itself(call)
-                    and (kept := without_refused(exchange.body, (name,))) != exchange.body
-                ):
-                    refused.add(name)
-                # Last: servers that quote the whole request name its options whatever they refuse.
-                elif (kept := without_refused_options(exchange.body, refusal.body)) != exchange.body:
-                    is_told_no_options = True
-                else:
-                    raise
-                exchange = replace_fields(exchange, body=kept)
-                continue
-            if learned:
-                known = self._mends.get(model) or ()
-                self._mends.put(model, (*known, *(mend for mend in learned if mend not in known)))
-            if refused and not may_be_repeated(call.body):
-                key = of_effort(model, exchange.body)
-                self._refused.put(key, (self._refused.get(key) or frozenset()) | refused)
-            if asked and told:
-                self._efforts.put((model, asked), told)
-            if is_told_no_options:
-                self._tell_no_usage.put(model, True)
-            return reply
-
-    def _is_answered_for_itself(self, call: Call) -> bool:
-        """Whether OpenAI is named in its own words and gets a chat as it came."""
-        return self._dialect.models_think and is_in_own_words(call, text_of(decode_object(call.body) or {}, "model"))
-
-    def _offered_effort(self, body: bytes, refusal: UpstreamRejected) -> tuple[str, str] | None:
-        """What is asked for and what the server offers. None for OpenAI's models: their efforts are known, and who
-        names one in OpenAI's words is answered by it."""
-        asked = None if self._dialect.models_think else effort_of(body)
-        told = offered_effort(asked, refusal.body) if asked else None
-        return (asked, told) if asked and told else None
 
     async def _open_media(self, call: Call, url: str) -> Reply:
         asked, exchange = self._media.build(call, url, self._headers)
@@ -350,7 +279,7 @@ class OpenAICompatibleBackend(HttpBackend):
         """See CountsChats. Our engine counts with the code that answers, so its rejections stand; llama.cpp, at an
         address beside that of chats, and vLLM count with separate code, which sees only the placeholder of an image."""
         is_ours = self._health_from == "engine"
-        body = self._body(call)
+        body = self._chats.body(call)
         if not self.counts_chats or not (is_ours or is_text_alone(body)):
             return None
         is_beside_chats = self._health_from == "llamacpp"

@@ -19,7 +19,7 @@ from backends.formats.json_objects import (
     part_of,
     text_of,
 )
-from backends.formats.openai import MOST_CHOICES
+from backends.formats.openai_events import MOST_CHOICES
 from backends.formats.past_thinking import details_of
 from backends.formats.thought_signatures import seal_details
 from backends.http.stream_reader import MOST_CALLS

@@ -9,7 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from backends.formats.json_objects import Fields, decode_object, integer, objects_of, part_of
-from backends.formats.openai import ChatEvent, OpenAIStreamReader
+from backends.formats.openai import OpenAIStreamReader
+from backends.formats.openai_events import ChatEvent
 from backends.protocol import Chunk
 
 _STOP: Final = "stop"

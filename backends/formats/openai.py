@@ -1,22 +1,19 @@
 """Parses OpenAI's stream events and answers into values. No IO, no clock. Requests are in openai_request.py.
 
-Each event is decoded into a struct that names only the fields we need, which costs about as much as the byte scans
-it replaces, is exact, and finds malformed JSON before a caller does. The bytes passed on are the upstream's own.
+The bytes passed on are the upstream's own. What is read of an event is in openai_events.py.
 """
 
-import json
-import math
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import islice
-from typing import Annotated, Final, TypeVar, cast
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from backends.errors import UnreadableAnswer
 from backends.formats.json_objects import decode_object, objects_of
+from backends.formats.openai_events import ChatEvent, decode_leniently
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
 from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
@@ -24,7 +21,6 @@ from backends.protocol import Chunk
 from backends.usage import Usage
 
 DONE: Final = b"data: [DONE]\n\n"
-MOST_CHOICES: Final = 1_000
 _GIVEN_UP: Final = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
 """Finish reasons of an answer that was not brought to its end: vLLM and SGLang, OpenRouter, DeepSeek, Z.ai."""
 _BAD_CALL: Final = "function_call_filter"
@@ -32,85 +28,8 @@ _BAD_CALL: Final = "function_call_filter"
 _COMPLETION: Final = "text_completion"
 _LONGEST_END: Final = 16
 """Of `[DONE]` and white space after it."""
-_MOST_JOINED: Final = 64  # events; bounds how often an event that cannot be joined is decoded again
-
-
-class _Function(msgspec.Struct, gc=False):
-    name: str | None = None
-    arguments: str | None = None
-
-
-class _ToolCall(msgspec.Struct):
-    function: _Function | None = None
-
-
-class _Text(msgspec.Struct):
-    """A delta or a message."""
-
-    content: str | list[object] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: list[_ToolCall] | None = None
-    function_call: _Function | None = None
-    audio: dict[str, object] | None = None
-
-    def output(self) -> tuple[bool, int]:
-        """(whether anything was said, its length in characters), reasoning and tool calls included."""
-        content, thought = self.content, self.reasoning_content
-        if type(content) is str and content and thought is None and self.reasoning is None and self.tool_calls is None:
-            return True, len(content)  # nearly every event of a stream
-        count = len(content) if isinstance(content, str) else sum(map(_part_characters, content or ()))
-        thought = thought if thought is not None else self.reasoning
-        if count and thought is None and self.tool_calls is None:
-            return True, count
-        count += len(thought or "") + len(self.refusal or "")
-        calls = self.tool_calls or ()
-        for function in (*(call.function for call in calls), self.function_call):
-            if function is not None:
-                count += len(function.name or "") + len(function.arguments or "")
-        return count > 0 or bool(calls) or self.audio is not None, count
-
-
-class _Choice(msgspec.Struct):
-    index: Annotated[int, msgspec.Meta(ge=0, le=MOST_CHOICES)] = 0
-    """Bounded, since the reader remembers each; an invalid index is read as 0."""
-    delta: _Text | None = None
-    message: _Text | None = None
-    text: str | None = None
-    finish_reason: str | None = None
-    usage: object = None
-
-    @property
-    def is_bare(self) -> bool:
-        return self.message is None and self.delta is None and self.text is None
-
-    def output(self) -> tuple[bool, int]:
-        """As `_Text.output`, for a message, a delta or a plain completion; Perplexity's messages have both."""
-        text = self.message or self.delta
-        if text is not None:
-            return text.output()
-        return bool(self.text), len(self.text or "")
-
-
-class ChatEvent(msgspec.Struct):
-    kind: str | None = msgspec.field(default=None, name="object")
-    choices: list[_Choice] | None = None
-    usage: dict[str, object] | list[object] | str | float | bool | None = None
-    error: dict[str, object] | str | None = None
-    service_tier: str | None = None
-    x_groq: dict[str, object] | None = None
-    x_breakeven: dict[str, object] | None = None
-    timings: dict[str, object] | None = None
-    """llama.cpp's. A usage beside them is of one choice, however many the answer has."""
-
-    @property
-    def is_failure(self) -> bool:
-        """Some servers write all fields of their types: an empty error beside an answer is none."""
-        return self.kind == "error" or (self.error is not None and bool(self.error or not self.choices))
-
-
 _EVENT: Final = msgspec.json.Decoder(ChatEvent)
+_MOST_JOINED: Final = 64  # events; bounds how often an event that cannot be joined is decoded again
 
 
 def error_body(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> bytes:
@@ -330,16 +249,6 @@ def _with_messages(body: bytes) -> bytes:
     return msgspec.json.encode(document)
 
 
-def _part_characters(part: object) -> int:
-    """Mistral streams reasoning as a list of parts, `{"type": "thinking", "thinking": [{"text": ...}]}`."""
-    if not isinstance(part, dict):
-        return 0
-    fields = cast(dict[str, object], part)
-    text, thinking = fields.get("text"), fields.get("thinking")
-    count = len(text) if isinstance(text, str) else 0
-    return count + sum(_part_characters(inner) for inner in cast(list[object], thinking or ()))
-
-
 def _usage(event: ChatEvent, *, has_choices: bool = True) -> tuple[Usage | None, bool]:
     """(usage, wherever the provider puts it; whether there was one that cannot be believed)."""
     wire: object = event.usage
@@ -355,54 +264,3 @@ def _usage(event: ChatEvent, *, has_choices: bool = True) -> tuple[Usage | None,
         return parse_openai_usage(wire, service_tier=event.service_tier), False
     except MalformedUsage:
         return None, True
-
-
-def decode_leniently(data: bytes) -> tuple[ChatEvent, bytes]:
-    """An event whose fields have unexpected types, or with NaN, which is not JSON. Raises ValueError if no object.
-
-    We ignore members of unexpected types, but the caller still gets them: the bytes stay the same, unless they have NaN
-    or infinite numbers, which become strings.
-    """
-    strange: list[str] = []
-
-    def keep_as_text(number: str) -> str:
-        strange.append(number)
-        return number
-
-    def finite(number: str) -> float | str:
-        return float(number) if math.isfinite(float(number)) else keep_as_text(number)
-
-    try:
-        document: object = json.loads(data, parse_constant=keep_as_text, parse_float=finite)
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
-    if not isinstance(document, dict):
-        raise ValueError("not an object")
-    fields = cast(dict[str, object], document)
-    choices = fields.get("choices")
-    event = _fitting(ChatEvent, {key: value for key, value in fields.items() if key != "choices"})
-    if isinstance(choices, list):
-        event.choices = [_lenient_choice(choice) for choice in cast(list[object], choices)]
-    return event, json.dumps(document).encode() if strange else data
-
-
-def _lenient_choice(wire: object) -> _Choice:
-    fields = cast(dict[str, object], wire) if isinstance(wire, dict) else {}
-    choice = _fitting(_Choice, {key: value for key, value in fields.items() if key not in ("delta", "message")})
-    for name in ("delta", "message"):
-        if isinstance(fields.get(name), dict):
-            setattr(choice, name, _fitting(_Text, cast(dict[str, object], fields[name])))
-    return choice
-
-
-_S = TypeVar("_S", ChatEvent, _Choice, _Text)
-
-
-def _fitting(kind: type[_S], fields: dict[str, object]) -> _S:
-    """A struct with the members whose types are as expected."""
-    result = kind()
-    for name in kind.__struct_fields__:
-        if name in fields:
-            with suppress(msgspec.ValidationError):
-                setattr(result, name, getattr(msgspec.convert({name: fields[name]}, kind), name))
-    return result
