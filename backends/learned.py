@@ -46,6 +46,9 @@ class Learned(Generic[Key, Value]):
         if len(self._known) > MOST:
             self._known.popitem(last=False)
 
+    def forget(self, key: Key) -> None:
+        self._known.pop(key, None)
+
 
 def of_tools(model: str, body: bytes) -> OfTools | None:
     """The key of what a refusal said of a request's tools, which a client sends with each. None without any."""

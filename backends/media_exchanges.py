@@ -62,6 +62,11 @@ class MediaExchanges:
             return True
         return False
 
+    def forget(self, model: str) -> None:
+        """What refusals taught of a model."""
+        self._speak_no_events.forget(model)
+        self._tell_no_length.forget(model)
+
     def _read(self, asked: MediaAsked, call: Call, body: bytes) -> Chunk:
         chunk = read_answer(body, asked, call, backend=self._backend)
         if chunk.usage is None and not chunk.is_usage_malformed:

@@ -250,7 +250,11 @@ class OpenAICompatibleBackend(HttpBackend):
         except UpstreamRejected as refusal:
             if not self._media.learns(call, asked, refusal):
                 raise
-        return await self._open_media(call, url)
+        try:
+            return await self._open_media(call, url)
+        except UpstreamRejected:  # the server may only have repeated the caller's words
+            self._media.forget(call.upstream_model)
+            raise
 
     async def _open_rerank(self, call: Call, url: str) -> Reply:
         dialect = self._rerank_dialect

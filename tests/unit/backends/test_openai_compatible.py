@@ -71,6 +71,19 @@ async def test_speech_and_sound_are_asked_for_anew_an_hour_after_a_refusal() -> 
     assert asked == [True, False, False, True, *[False] * 3, True, False, True]
 
 
+async def test_a_voice_that_is_refused_by_its_name_teaches_nothing_of_other_speech() -> None:
+    """OpenAI repeats what it does not know: one voice of that name made the model's speech an estimate to everybody."""
+    refusal = Raw((b'{"error":{"message":"Unknown voice: stream_format"}}',), status=400, headers=JSON)
+    heard = Raw((b"sound",), headers={"content-type": "audio/mpeg"})
+    speech = Call("audio.speech", "m", b'{"input":"a","voice":"stream_format"}', True, "r-1", wants_usage=True)
+    async with ScriptedProvider(refusal, refusal, heard) as provider:
+        async with aclosing(make_backend(provider)) as backend:
+            with pytest.raises(UpstreamRejected):
+                await backend.open(speech)
+            await read_stream.collect(backend, msgspec.structs.replace(speech, body=b'{"input":"a"}'))
+        assert [b'"sse"' in sent.body for sent in provider.received] == [True, False, True]
+
+
 async def test_what_is_sent() -> None:
     async with ScriptedProvider() as provider:
         backend = make_backend(provider)
