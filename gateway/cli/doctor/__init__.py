@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from classifier.native.native_projector import load_reader
+from gateway.cli import NOT_YOURS
 from gateway.cli.address import local_url, running_url
 from gateway.cli.doctor.asked_backends import ask_backends
 from gateway.cli.doctor.disk_checks import examine_disk
@@ -82,8 +83,7 @@ def command(
     as_json: AsJson = False,
 ) -> None:
     """Check Python, extras, disk, configuration, database, Redis, provider keys, classifier and the running gateway."""
-    home = find_home()
-    findings = list(examine(home, gateway_url(home, port), asks=asks))
+    findings = list(_examined(port, asks=asks))
     if as_json:
         print(
             json.dumps({"ok": all(f.is_ok or f.fix is None for f in findings), "checks": [asdict(f) for f in findings]})
@@ -97,6 +97,15 @@ def command(
                 console.print(f"    fix: {escape(finding.fix)}", soft_wrap=True)
     if any(not finding.is_ok and finding.fix for finding in findings):
         raise typer.Exit(1)
+
+
+def _examined(port: int | None, *, asks: bool) -> Iterator[Finding]:
+    """A home that may not be read, such as another user's, is a finding too: --json is JSON whatever is wrong."""
+    try:
+        home = find_home()
+        yield from examine(home, gateway_url(home, port), asks=asks)
+    except (StateError, OSError) as error:
+        yield Finding("state", False, str(error), NOT_YOURS)
 
 
 def gateway_url(home: Home, port: int | None) -> str:

@@ -13,7 +13,9 @@ from typing import Any
 
 import aiosqlite.core
 import pytest
+from typer.testing import CliRunner
 
+from gateway.cli import build
 from gateway.cli.address import remember_address
 from gateway.cli.doctor import PROXIES, Finding, examine, gateway_url
 from gateway.cli.state import open_state
@@ -357,6 +359,18 @@ def test_a_proxy_that_the_data_path_does_not_use_is_named(home: Home, monkeypatc
     seen = found(home)["proxy"]
     assert seen.detail.startswith("HTTPS_PROXY is set and not used")
     assert seen.fix is None
+
+
+@pytest.mark.parametrize("name", ["home", "\udcff"])
+def test_a_home_that_cannot_be_read_is_json_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Another user's home. Here a file of it is a folder, because root may read every file; or its name is no text."""
+    (tmp_path / name / "address").mkdir(parents=True)
+    monkeypatch.setenv("BREAKEVEN_HOME", str(tmp_path / name))
+    said = CliRunner().invoke(build("doctor"), ["doctor", "--json"], catch_exceptions=False)
+    told = json.loads(said.stdout)
+    assert (said.exit_code, told["ok"]) == (1, False)
+    assert [(one["name"], one["is_ok"]) for one in told["checks"]] == [("state", False)]
+    assert repr(str(tmp_path / name))[1:-1] in told["checks"][0]["detail"]
 
 
 def test_what_is_wrong_with_the_configuration_is_said_once(home: Home) -> None:
