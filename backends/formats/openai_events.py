@@ -85,8 +85,9 @@ class ChatEvent(msgspec.Struct):
 
     @property
     def is_failure(self) -> bool:
-        """Some servers write all fields of their types: an empty error beside an answer is none."""
-        return self.kind == "error" or (self.error is not None and bool(self.error or not self.choices))
+        """Some servers write all fields of their types: an empty error beside choices or usage is none."""
+        is_alone = self.choices is None and self.usage is None
+        return self.kind == "error" or (self.error is not None and bool(self.error or is_alone))
 
 
 def _part_characters(part: object) -> int:

@@ -145,6 +145,11 @@ ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
     ("DONE", [delta(content="x"), delta("stop"), b"[DONE]"], True),
     ("DONE and a blank", [delta(content="x"), delta("stop"), b"[DONE] "], True),
     ("an empty error beside each choice", [delta(content="x") | {"error": {}}, delta("stop") | {"error": ""}], True),
+    (
+        "an empty error beside usage",
+        [delta(content="x"), delta("stop"), {"choices": [], "usage": USAGE, "error": {}}, b"[DONE]"],
+        True,
+    ),
     ("an empty error alone", [delta(content="x"), {"error": {}}], StreamBroken),
     ("finish without DONE", [delta(content="x"), delta("stop")], True),
     ("finish, usage, no DONE", [delta(content="x"), delta("stop"), {"choices": [], "usage": USAGE}], True),
