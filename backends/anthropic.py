@@ -136,17 +136,20 @@ class AnthropicBackend(HttpBackend):
         if kinds and (body := without_kinds(exchange.body, kinds)) != exchange.body:
             exchange = replace(exchange, body=body)
         asked, refused = exchange, kinds
+        told_effort = is_effort_last = False
         for _ in range(_MOST_MENDS):
             try:
                 reply = await self.exchange(call, exchange)
                 break
             except UpstreamRejected as refusal:
-                body = _mended(exchange.body, refusal.body)
+                body = _mended(exchange.body, refusal.body, keeps_effort=told_effort)
                 headers = without_unknown_betas(exchange.headers, refusal.body)
                 if body == exchange.body and headers == exchange.headers:
                     raise
                 fields |= unknown_fields(refusal.body)
                 refused |= {kind} if (kind := refused_kind(refusal.body)) else set[str]()
+                is_effort_last = _effort_of(body) not in (None, _effort_of(exchange.body))
+                told_effort = told_effort or is_effort_last  # once: a server that repeats requests names many
             exchange = replace(exchange, body=body, headers=headers)
         else:
             reply = await self.exchange(call, exchange)
@@ -154,15 +157,14 @@ class AnthropicBackend(HttpBackend):
             self._thinking.put(call.upstream_model, refused)
         if exchange is not asked and not says_unknown(call.body):
             self._learn(call, came, exchange, fields)
+        if is_effort_last:  # else it was not what was refused
+            self._efforts.put((call.upstream_model, _effort_of(came.body) or ""), _effort_of(exchange.body) or "")
         return reply
 
     def _learn(self, call: Call, came: Exchange, taken: Exchange, fields: frozenset[str]) -> None:
         left = taken.headers.get(BETA)
         if fields or left != came.headers.get(BETA):
             self._unknown.put(_asked(call, came), _Known(fields, left))
-        asked, told = _effort_of(came.body), _effort_of(taken.body)
-        if asked and told and asked != told:
-            self._efforts.put((call.upstream_model, asked), told)
 
     def _with_known_effort(self, config: bytes, model: str, *, was_named: bool) -> bytes | None:
         """An `output_config` with an effort that the model takes; None if nothing is left of it."""
@@ -225,7 +227,7 @@ def _effort_of(body: bytes) -> str | None:
     return text_of(decode_object(body[config.start : config.end]) or {}, "effort") if config else None
 
 
-def _mended(body: bytes, refusal: bytes) -> bytes:
+def _mended(body: bytes, refusal: bytes, *, keeps_effort: bool) -> bytes:
     """The request without earlier thinking that Anthropic cannot read, without new thinking where another server misses
     the earlier, with thinking of another kind, with the nearest effort that a server offers, without empty texts, with
     pictures under their own types and calls under ids of their own, or without fields that it does not know; the same
@@ -237,7 +239,7 @@ def _mended(body: bytes, refusal: bytes) -> bytes:
     members = find_members(body)
     if _MISSED.search(refusal):
         return turned_off(body)
-    if config := members.get("output_config"):
+    if not keeps_effort and (config := members.get("output_config")):
         asked = decode_object(body[config.start : config.end]) or {}
         effort = text_of(asked, "effort")
         told = offered_effort(effort, refusal) if effort in EFFORTS else None

@@ -366,6 +366,23 @@ async def test_an_effort_that_a_template_behind_this_format_lacks_becomes_the_ne
     assert told == [{"effort": effort, "x": 1} for effort in ("high", "xhigh", "xhigh", "low")]
 
 
+async def test_efforts_that_a_server_only_repeats_are_tried_once_and_not_learned() -> None:
+    """Going from one to another until no try was left, it never came to what was refused."""
+    said = "text content blocks must be non-empty, got: a reasoning_effort is valid if it is low or medium"
+    body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()
+    refused = Raw((body,), status=400, headers={"content-type": "application/json"})
+    blank, text = ({"type": "text", "text": text} for text in ("", "hi"))
+    asked = {"model": "qwen", "max_tokens": 9, "output_config": {"effort": "high"}}
+    bodies = (asked | {"messages": [{"role": "user", "content": parts}]} for parts in ([blank, text], [text]))
+    first, second = (make_call(json.dumps(one).encode(), "messages") for one in bodies)
+    async with ScriptedProvider(refused, refused, OUTCOME, OUTCOME) as provider:
+        async with aclosing(AnthropicBackend("b", provider.base_url, "key")) as backend:
+            for call in (first, second):
+                await read_stream.collect(backend, call)
+        told: list[Any] = [request.json["output_config"] for request in provider.received]
+    assert [config["effort"] for config in told] == ["high", "medium", "medium", "high"]
+
+
 async def test_fields_that_a_count_does_not_know_are_sent_with_messages() -> None:
     """Counts are stricter (Anthropic's refuse a limit: sub2api #4913), and Claude Code counts with the same betas."""
     body = b'{"model":"m","max_tokens":9,"context_management":{},"messages":[{"role":"user","content":"hi"}]}'
