@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from gateway.cli.state import AUTHOR, State, ask, open_state
 from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
-from gateway.instants import moment_of
+from gateway.instants import SECOND_US, moment_of
 from gateway.learning.classifier_versions import UNTIL, Active, ClassifierVersions
 from gateway.learning.correction import Judged, by_request, correction_name, outcomes, word_on
 from gateway.learning.promotion import Verdict, judge
@@ -89,9 +89,8 @@ def learn_correction(
             f"{said} {those} have feedback; a correction needs {LEAST_JUDGED}: send it to /v1/feedback, "
             "or let a model judge shadow calls (`shadow_calls.judge`)"
         )
-    correction_of = _correction_of(versions)
     taught = judged[: round(len(judged) * TAUGHT_SHARE)]
-    found = learn(outcomes(taught, correction_of))
+    found = learn(outcomes(taught, _correction_of(versions, judged)))
     last = taught[-1].entry.intent
     facts = {"judged": len(taught), "until_request": last.request_id, UNTIL: last.accepted_at_us}
     name = versions.add_correction(found, facts)
@@ -165,11 +164,24 @@ def _versions() -> ClassifierVersions:
     return ClassifierVersions(find_home().classifier_directory)
 
 
-def _correction_of(versions: ClassifierVersions) -> Callable[[str], Correction]:
+def _correction_of(versions: ClassifierVersions, judged: Sequence[Judged]) -> Callable[[str], Correction]:
+    """Raises StateError, saying how to go on without it, for one that was lost since `judged` were decided with it."""
+
     @cache
     def of(classifier_version: str) -> Correction:
         name = correction_name(classifier_version)
-        return NONE if name is None else versions.correction(name)
+        try:
+            return NONE if name is None else versions.correction(name)
+        except StateError as error:
+            intents = (one.entry.intent for one in judged)
+            last_us = max(
+                one.accepted_at_us for one in intents if correction_name(one.decision.classifier_version) == name
+            )
+            raise StateError(
+                f"judged requests were decided with correction {name}, which neither this home nor the database has: "
+                f"restore classifier/corrections/{name}.json from a backup of the home, or learn from later requests "
+                f"alone: `breakeven classifier learn --since {moment_of(last_us + SECOND_US):%Y-%m-%dT%H:%M:%SZ}`"
+            ) from error
 
     return of
 
@@ -208,6 +220,6 @@ async def _verdict(versions: ClassifierVersions, name: str, active: Active) -> V
         held = [one for one in judged if one.entry.intent.accepted_at_us > until_us]
     incumbent = NONE if active.correction is None else versions.correction(active.correction)
     try:
-        return judge(held, snapshot, versions.correction(name), incumbent, _correction_of(versions))
+        return judge(held, snapshot, versions.correction(name), incumbent, _correction_of(versions, judged))
     except ValueError as error:
         raise StateError(f"correction {name} is not promoted: {error}; gather more feedback") from error

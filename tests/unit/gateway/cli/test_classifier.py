@@ -1,7 +1,10 @@
 """`breakeven classifier` over the demonstration's database: feedback in, correction out, promotion asked for, back."""
 
 import asyncio
+import contextlib
 import json
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,6 +85,17 @@ def test_what_was_said_since_a_model_changed_can_be_learnt_alone() -> None:
     refused = CliRunner().invoke(build("classifier"), ["classifier", "learn", "--since", "yesterday"])
     assert refused.exit_code == 2
     assert "'yesterday' is not an ISO 8601 date" in refused.output
+
+
+def test_without_a_correction_that_was_lost_later_requests_can_be_learnt(month: Path) -> None:
+    asyncio.run(give_feedback(0.0))
+    with contextlib.closing(sqlite3.connect(month / "breakeven.db")) as books, books:
+        books.execute("UPDATE circumstances SET classifier_version = 'demo+3f2a'")
+    with pytest.raises(StateError, match=r"3f2a\.json from a backup of the home, or learn from later") as lost:
+        run("learn")
+    since = str(lost.value).rstrip("`").partition("`breakeven classifier learn --since ")[2]
+    with pytest.raises(StateError, match=f"0 answers since {since} have feedback"):
+        run("learn", "--since", since)
 
 
 def test_an_artefact_needs_somebody_to_say_that_it_was_tested() -> None:
