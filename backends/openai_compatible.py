@@ -182,7 +182,7 @@ class OpenAICompatibleBackend(HttpBackend):
             translate_error=in_openai_shape,
         )
         try:
-            return await self.exchange(call, exchange)
+            return await self._exchange_tuned(call, exchange)
         except UpstreamRejected as refusal:
             if tells_summary and _refused_field(refusal) == "reasoning.summary":
                 self._tell_no_summary.put(call.upstream_model, True)
@@ -229,17 +229,23 @@ class OpenAICompatibleBackend(HttpBackend):
         return await self._chats.exchange(call, exchange)
 
     async def _exchange_response(self, call: Call, exchange: Exchange) -> Reply:
+        try:
+            return await self._exchange_tuned(call, exchange)
+        except UpstreamRejected as refusal:
+            kept = without_past_reasoning(exchange.body) if _NO_PAST.search(refusal.body) else exchange.body
+            if kept == exchange.body:
+                raise
+        return await self._exchange_tuned(call, replace_fields(exchange, body=kept))
+
+    async def _exchange_tuned(self, call: Call, exchange: Exchange) -> Reply:
+        """Asks again for a response without the fields that a deployment refuses, if they only tune it."""
         while True:
             try:
                 return await self.exchange(call, exchange)
             except UpstreamRejected as refusal:
-                if _NO_PAST.search(refusal.body):
-                    kept = without_past_reasoning(exchange.body)
-                elif (name := refused_field(refusal.body)) and not self._chats.is_answered_for_itself(call):
-                    kept = without_refused(exchange.body, (name,))
-                else:
-                    raise
-                if kept == exchange.body:
+                name = refused_field(refusal.body)
+                kept = without_refused(exchange.body, (name,) if name else ())
+                if kept == exchange.body or self._chats.is_answered_for_itself(call):
                     raise
             exchange = replace_fields(exchange, body=kept)
 

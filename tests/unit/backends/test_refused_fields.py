@@ -130,3 +130,12 @@ async def test_a_response_is_asked_again_without_them_too() -> None:
                 await backend.open(msgspec.structs.replace(call, body=b'{"input":"hi"}'))
         told = [set(request.json) & {"temperature", "top_p"} for request in provider.received]
     assert told == [{"temperature", "top_p"}, {"top_p"}, set(), set()]
+
+
+async def test_a_chat_that_a_deployment_answers_as_a_response_alone_is_asked_again_without_them_too() -> None:
+    there = refusal("This model is only supported in v1/responses and not in v1/chat/completions.")
+    async with ScriptedProvider(there, refusal(NO_HEAT), Outcome()) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None, paths=OPENAI_PATHS)) as backend:
+            await read_stream.collect(backend, ask())
+        told = [(request.path, "temperature" in request.json) for request in provider.received]
+    assert told == [("/v1/chat/completions", True), ("/v1/responses", True), ("/v1/responses", False)]
