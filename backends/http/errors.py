@@ -51,6 +51,8 @@ _OUR_ACCOUNT: Final = re.compile(
 )
 """How Anthropic, DashScope, Fireworks, Gemini, Groq, Moonshot, OpenAI, xAI and Z.ai say with 400, 412 or 429 that our
 account is empty or closed, our key is wrong or our place is not served."""
+_OF_A_FIELD: Final = "Extra inputs are not permitted"
+"""How Anthropic rejects a field that it does not know: after its name, which is the caller's to choose."""
 _TOO_LONG: Final = re.compile(
     rb"context_length_exceeded|exceed_context|context (?:length|window|size|limit)"
     rb"|(?:prompt|input|messages) is too long|input token count|maximum (?:prompt|model) length|model token limit"
@@ -261,7 +263,7 @@ def _names_our_account(body: bytes) -> bool:
     otherwise close a provider to everybody."""
     error = _error_in(body)
     said = map(error.get, ("message", "error", "code", "type"))
-    return any(isinstance(text, str) and _OUR_ACCOUNT.match(text) for text in said)
+    return any(isinstance(text, str) and _OUR_ACCOUNT.match(text) and _OF_A_FIELD not in text for text in said)
 
 
 def _error_in(body: bytes) -> Mapping[str, object]:

@@ -196,6 +196,8 @@ def test_a_caller_whom_an_error_quotes_closes_no_provider() -> None:
         error = {"message": f"Invalid value: '{said}'", "type": "invalid_request_error", "param": said}
         body = msgspec.json.encode({"error": {**error, "input": {"message": said, "type": said}}})
         assert type(from_status(400, body)) is UpstreamRejected
+        field = msgspec.json.encode({"error": {"message": f"{said}: Extra inputs are not permitted"}})
+        assert type(from_status(400, field)) is UpstreamRejected, "Anthropic begins with the name of the caller's field"
 
 
 RETRY_AFTER: list[tuple[dict[str, str], float | None]] = [
