@@ -29,7 +29,13 @@ from backends.formats.json_objects import decode_object, part_of, text_of
 from backends.formats.json_splice import ESCAPE
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.openai_request import build_body, without_past_reasoning
-from backends.formats.refused_fields import refused_field, without_refused
+from backends.formats.refused_fields import (
+    OfEffort,
+    may_be_repeated,
+    of_response_effort,
+    refused_field,
+    without_refused,
+)
 from backends.formats.rerank import ask as ask_rerank
 from backends.formats.rerank import read_answer as read_ranking
 from backends.formats.rerank import rerank_dialect_of, where_another_may_do
@@ -145,6 +151,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._answer_no_chats = Learned[str, bool](monotonic)  # by model
         self._tell_no_summary = Learned[str, bool](monotonic)
         self._encrypt_nothing = Learned[str, bool](monotonic)
+        self._refused = Learned[OfEffort, frozenset[str]](monotonic)  # of responses
         self._chats = ChatExchanges(dialect, self.exchange, monotonic)
         self._media = MediaExchanges(name, monotonic)
         self._rerank_dialect = rerank_dialect_of(provider or name)
@@ -238,16 +245,29 @@ class OpenAICompatibleBackend(HttpBackend):
         return await self._exchange_tuned(call, replace_fields(exchange, body=kept))
 
     async def _exchange_tuned(self, call: Call, exchange: Exchange) -> Reply:
-        """Asks again for a response without the fields that a deployment refuses, if they only tune it."""
+        """Asks again for a response without the fields that a deployment refuses, if they only tune it, and for later
+        ones at once. A count may refuse more than a response, and teaches nothing."""
+        key = of_response_effort(call.upstream_model, exchange.body)
+        is_count = call.operation == "responses.input_tokens"
+        known = None if is_count else self._refused.get(key)
+        if known and not self._chats.is_answered_for_itself(call):
+            exchange = replace_fields(exchange, body=without_refused(exchange.body, known))
+        refused: set[str] = set()
         while True:
             try:
-                return await self.exchange(call, exchange)
+                reply = await self.exchange(call, exchange)
+                break
             except UpstreamRejected as refusal:
                 name = refused_field(refusal.body)
-                kept = without_refused(exchange.body, (name,) if name else ())
-                if kept == exchange.body or self._chats.is_answered_for_itself(call):
+                if name is None or self._chats.is_answered_for_itself(call):
                     raise
+                if (kept := without_refused(exchange.body, (name,))) == exchange.body:
+                    raise
+                refused.add(name)
             exchange = replace_fields(exchange, body=kept)
+        if refused and not is_count and not may_be_repeated(call.body):
+            self._refused.put(key, (self._refused.get(key) or frozenset()) | refused)
+        return reply
 
     async def _open_media(self, call: Call, url: str) -> Reply:
         asked, exchange = self._media.build(call, url, self._headers)

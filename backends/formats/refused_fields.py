@@ -5,8 +5,9 @@ import re
 from collections.abc import Collection
 from typing import Final
 
+from backends.formats.chat_fields import EFFORTS
 from backends.formats.efforts import EFFORT, effort_of
-from backends.formats.json_objects import without_escapes
+from backends.formats.json_objects import decode_object, text_of, without_escapes
 from backends.formats.json_splice import NotAnObject, find_members, splice
 from backends.formats.sampling import OPENAI_SAMPLING
 
@@ -16,6 +17,7 @@ _REFUSED: Final = re.compile(
 _LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
 _NAMES: Final = OPENAI_SAMPLING | {"logit_bias", "prediction", "seed", "verbosity", _LIMIT}
 """What only tunes the answer, and the limit, which has another name there."""
+_REASONING: Final = b'"reasoning"'
 
 OfEffort = tuple[str, str | None]
 
@@ -26,6 +28,16 @@ def of_effort(model: str, body: bytes) -> OfEffort:
         return model, effort_of(body) if EFFORT in body else None
     except NotAnObject:  # for whoever reads it next to refuse
         return model, None
+
+
+def of_response_effort(model: str, body: bytes) -> OfEffort:
+    """The same key for a response."""
+    try:
+        member = find_members(body).get("reasoning") if _REASONING in body else None
+    except NotAnObject:  # for whoever reads it next to refuse
+        return model, None
+    effort = text_of(decode_object(body[member.start : member.end]) or {}, "effort") if member else None
+    return model, effort if effort in EFFORTS else None
 
 
 def refused_field(refusal: bytes) -> str | None:

@@ -119,23 +119,41 @@ def test_a_newer_limit_is_kept_and_no_object_is_left_alone() -> None:
     assert without_refused(b"[]", {"max_tokens"}) == b"[]"
 
 
-async def test_a_response_is_asked_again_without_them_too() -> None:
+async def test_a_response_is_asked_again_without_them_too_and_the_next_at_once() -> None:
+    """Each turn of an agent was refused twice. Not those at another effort, nor a count, which may refuse more."""
     no_top = "Unsupported parameter: 'top_p' is not supported with this model."
     body = {"model": "auto", "input": "hi", "temperature": 0.2, "top_p": 0.5}
     call = Call("responses", "prod", json.dumps(body).encode(), False, "r-1")
-    async with ScriptedProvider(refusal(NO_HEAT), refusal(no_top), Outcome(), refusal(NO_HEAT)) as provider:
+    count = msgspec.structs.replace(call, operation="responses.input_tokens")
+    counted = Raw((b'{"input_tokens": 1}',), headers={"content-type": "application/json"})
+    thinking = msgspec.structs.replace(call, body=json.dumps(body | {"reasoning": {"effort": "low"}}).encode())
+    answers = refusal(no_top), counted, refusal(NO_HEAT), refusal(no_top), *[Outcome()] * 3, refusal(NO_HEAT)
+    async with ScriptedProvider(*answers) as provider:
         async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None, paths=OPENAI_PATHS)) as backend:
-            await read_stream.collect(backend, call)
+            for asked in (count, call, call, thinking):
+                await read_stream.collect(backend, asked)
             with pytest.raises(UpstreamRejected):
                 await backend.open(msgspec.structs.replace(call, body=b'{"input":"hi"}'))
         told = [set(request.json) & {"temperature", "top_p"} for request in provider.received]
-    assert told == [{"temperature", "top_p"}, {"top_p"}, set(), set()]
+    both = {"temperature", "top_p"}
+    assert told == [both, {"temperature"}, both, {"top_p"}, set(), set(), both, set()]
 
 
 async def test_a_chat_that_a_deployment_answers_as_a_response_alone_is_asked_again_without_them_too() -> None:
     there = refusal("This model is only supported in v1/responses and not in v1/chat/completions.")
-    async with ScriptedProvider(there, refusal(NO_HEAT), Outcome()) as provider:
+    async with ScriptedProvider(there, refusal(NO_HEAT), Outcome(), there, Outcome()) as provider:
         async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None, paths=OPENAI_PATHS)) as backend:
-            await read_stream.collect(backend, ask())
+            for _ in range(2):
+                await read_stream.collect(backend, ask())
         told = [(request.path, "temperature" in request.json) for request in provider.received]
-    assert told == [("/v1/chat/completions", True), ("/v1/responses", True), ("/v1/responses", False)]
+    chat, response = "/v1/chat/completions", "/v1/responses"
+    assert told == [(chat, True), (response, True), (response, False), (chat, True), (response, False)]
+
+
+async def test_a_refusal_that_repeats_a_response_says_nothing_about_others() -> None:
+    said, next_one = ({"model": "auto", "input": text, "temperature": 0.2} for text in (NO_HEAT, "hi"))
+    async with ScriptedProvider(refusal(NO_HEAT), Outcome(), Outcome()) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None, paths=OPENAI_PATHS)) as backend:
+            for body in (said, next_one):
+                await read_stream.collect(backend, Call("responses", "prod", json.dumps(body).encode(), False, "r-1"))
+        assert ["temperature" in request.json for request in provider.received] == [True, False, True]
