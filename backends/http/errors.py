@@ -107,6 +107,8 @@ _ROUTERS: Final = frozenset(
     }
 )
 """Error texts for an unknown path: FastAPI, vLLM and Anthropic, llama.cpp, Azure, Kong."""
+_INVALID_KEY: Final = re.compile(rb'"reason"\s*:\s*"API_KEY_INVALID"')
+"""As a member: Google's messages quote names and values of the request, with escaped quotes."""
 _ADDRESS: Final = re.compile(rb'"unknown_url"|"Invalid URL \(')
 
 
@@ -221,7 +223,7 @@ def _retry_delay_in(body: bytes) -> float | None:
 
 def google_status(status: int, body: bytes) -> int:
     """Google answers 400 for an invalid key; this makes it 401."""
-    return 401 if status == 400 and b"API_KEY_INVALID" in body else status
+    return 401 if status == 400 and _INVALID_KEY.search(body) else status
 
 
 def is_too_long(body: bytes) -> bool:

@@ -19,6 +19,7 @@ from backends.http.errors import (
     describe_error,
     error_from_event,
     error_from_status,
+    google_status,
     has_nothing_there,
     parse_retry_after,
 )
@@ -198,6 +199,9 @@ def test_a_caller_whom_an_error_quotes_closes_no_provider() -> None:
         assert type(from_status(400, body)) is UpstreamRejected
         field = msgspec.json.encode({"error": {"message": f"{said}: Extra inputs are not permitted"}})
         assert type(from_status(400, field)) is UpstreamRejected, "Anthropic begins with the name of the caller's field"
+    for said in ("API_KEY_INVALID", '"reason": "API_KEY_INVALID"'):
+        body = msgspec.json.encode({"error": {"message": f'Unknown name "{said}": Cannot find field.'}})
+        assert google_status(400, body) == 400
 
 
 RETRY_AFTER: list[tuple[dict[str, str], float | None]] = [
