@@ -96,6 +96,12 @@ REFUSED: Final = re.compile(rb'"stop_reason":\s*"refusal"')
 TWICE_IN_STREAMS: Final = re.compile(r"bedrock/.*\bopenai\.")
 """Models in whose input Bedrock's ConverseStream, unlike Converse, counts what was read from and written to the cache.
 litellm adds that once more. It uses ConverseStream if there are tools, for one."""
+_ANSWERED: Final = re.compile(
+    r"litellm\.(?:\w+: ){1,2}(?:\w+Exception (?:\w+ )?- )?(?:litellm\.APIError: )?(?:Invalid response object"
+    r"|LiteLLM: provider returned |Empty or invalid response from LLM endpoint|Unexpected string response from "
+    r"|Unable to get json response)"
+)
+"""How litellm's errors, most of them as of a status 500, say that an answer came that it could not read."""
 _ADDRESS: Final = re.compile(rb":(?:\\?/|\\u002f){2}", re.IGNORECASE)
 Complete = Callable[..., Awaitable[object]]
 
@@ -206,14 +212,15 @@ class LitellmBackend:
     def _translated(self, error: Exception, call: Call) -> BackendError:
         if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":
             return UpstreamTimeout(f"{self._name} sent no answer in time")
-        status = getattr(error, "status_code", None)
+        status, message = getattr(error, "status_code", None), str(getattr(error, "message", ""))
+        if _ANSWERED.match(message):
+            return self._unreadable()
         if not isinstance(status, int) or type(error).__name__ == "APIConnectionError":
             return UpstreamUnavailable(f"{self._name} failed ({type(error).__name__})")
         if 200 <= status < 300 or type(error).__name__ == "APIResponseValidationError":
-            return UnreadableAnswer(f"{self._name} sent an answer that litellm cannot read")
+            return self._unreadable()
         response = getattr(error, "response", None)
         headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
-        message = str(getattr(error, "message", ""))
         code = TOO_LONG if is_too_long(message.encode()) else None
         body = error_body(message, kind="invalid_request_error", code=code)
         theirs = message.partition(" - ")[2].encode()  # "litellm.RateLimitError: VertexAIException - {...}"
@@ -225,6 +232,9 @@ class LitellmBackend:
             return made
         made.body = body
         return made if isinstance(made, Untranslatable) else where_another_may_do(made, body, call.upstream_model)
+
+    def _unreadable(self) -> UnreadableAnswer:
+        return UnreadableAnswer(f"{self._name} sent an answer that litellm cannot read")
 
     def broken(self, error: Exception, call: Call, *, is_started: bool) -> BackendError:
         """The error for an exception in the middle of a stream."""

@@ -26,9 +26,10 @@ from backends.errors import (
 from backends.formats.past_thinking import carry, detail_of
 from backends.litellm_backend import LitellmBackend
 from backends.protocol import Call, Chunk, Timeouts
+from backends.scripted import Outcome
 from backends.usage import Usage
 from tests import read_stream
-from tests.scripted_provider import ScriptedProvider
+from tests.scripted_provider import Raw, ScriptedProvider
 
 Json = dict[str, object]
 HELLO = [{"role": "user", "content": "hi"}]
@@ -287,6 +288,23 @@ ERRORS: list[tuple[Exception, type[BackendError]]] = [
     (error_named("InternalServerError", 500), UpstreamUnavailable),
     (error_named("APIResponseValidationError", 422), UnreadableAnswer),
     (error_named("APIError", 200), UnreadableAnswer),
+    *(
+        (error_named("APIError", 500, message=f"litellm.APIError: {message}"), kind)
+        for message, kind in (
+            ("AzureException APIError - Invalid response object Traceback", UnreadableAnswer),
+            ("AzureException APIError - Unexpected string response from Azure: <html>", UnreadableAnswer),
+            ("LiteLLM: provider returned 'choices' that is not a list (NoneType)", UnreadableAnswer),
+            ("AzureException APIError - The server had an error: Invalid response object", UpstreamUnavailable),
+        )
+    ),
+    (
+        error_named(
+            "APIConnectionError",
+            500,
+            message="litellm.APIConnectionError: AnthropicException - Unable to get json response - Expecting value",
+        ),
+        UnreadableAnswer,
+    ),
     (error_named("APIConnectionError", 500), UpstreamUnavailable),
     (error_named("Timeout", 408), UpstreamTimeout),
     (TimeoutError(), UpstreamTimeout),
@@ -368,6 +386,7 @@ async def test_other_operations_and_bodies_are_refused() -> None:
 
 CHILD = """
 import asyncio, json, sys
+from backends.errors import UnreadableAnswer
 from backends.formats.past_thinking import carry, detail_of
 from backends.litellm_backend import LitellmBackend
 from backends.protocol import Call
@@ -384,6 +403,11 @@ async def main():
         await reply.aclose()
         usage = next(chunk.usage for chunk in chunks if chunk.usage)
         found.append([sum(chunk.output_characters for chunk in chunks), usage.input_tokens, chunks[-1].is_done])
+    for _ in range(2):
+        try:
+            await backend.open(Call("chat.completions", "openai/gpt-x", body, False, "r-1"))
+        except UnreadableAnswer as error:
+            found.append(str(error))
     print(json.dumps(found))
 
 asyncio.run(main())
@@ -394,14 +418,17 @@ asyncio.run(main())
 @pytest.mark.skipif(
     not importlib.util.find_spec("litellm"), reason="litellm is missing: pip install 'breakeven[litellm]'"
 )
-async def test_one_real_call_plain_and_streamed() -> None:
-    async with ScriptedProvider() as provider:
+async def test_one_real_call_plain_and_streamed_and_answers_that_litellm_cannot_read() -> None:
+    """The latter were a 500 of its own, and booked as free."""
+    odd = [Raw((answer,), headers={"content-type": "application/json"}) for answer in (b"{}", b'{"choices": [{}]}')]
+    async with ScriptedProvider(Outcome(), Outcome(), *odd) as provider:
         command = [sys.executable, "-c", CHILD, provider.base_url]
         result = await asyncio.to_thread(
             subprocess.run, command, capture_output=True, text=True, check=False, timeout=600
         )
     assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout.splitlines()[-1]) == [[13, 12, True], [13, 12, True]]
+    unreadable = "b sent an answer that litellm cannot read"
+    assert json.loads(result.stdout.splitlines()[-1]) == [[13, 12, True], [13, 12, True], unreadable, unreadable]
 
 
 @pytest.mark.parametrize(
