@@ -34,7 +34,7 @@ from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.past_thinking import DETAILS, details_of
 from backends.formats.refused_fields import OfEffort, may_be_repeated, of_effort, refused_field, without_refused
 from backends.formats.strict_turns import mended_chat
-from backends.http.errors import TOO_LONG, error_from_status, is_too_long
+from backends.http.errors import TOO_LONG, error_from_status, google_status, is_too_long
 from backends.http.reply import PlainReply
 from backends.http_backend import where_another_may_do
 from backends.learned import Learned
@@ -221,6 +221,10 @@ class LitellmBackend:
             return self._unreadable()
         response = getattr(error, "response", None)
         headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
+        refused = getattr(error.__context__, "status_code", None)
+        if status in (401, 403) and refused in (400, 422):
+            # litellm goes by words such as `Invalid API Key`, which a refusal may only quote of the caller.
+            status = google_status(refused, message.encode())
         code = TOO_LONG if is_too_long(message.encode()) else None
         body = error_body(message, kind="invalid_request_error", code=code)
         theirs = message.partition(" - ")[2].encode()  # "litellm.RateLimitError: VertexAIException - {...}"

@@ -432,6 +432,25 @@ async def test_one_real_call_plain_and_streamed_and_answers_that_litellm_cannot_
 
 
 @pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("x.Invalid API Key: Extra inputs are not permitted", UpstreamRejected),
+        ('why - {"error":{"details":[{"reason":"API_KEY_INVALID"}]}}', UpstreamAuth),
+        ('why - {"message":"Incorrect API key provided"}', UpstreamAuth),
+    ],
+)
+async def test_words_for_a_wrong_key_in_a_refused_request_are_the_callers(
+    message: str, kind: type[BackendError]
+) -> None:
+    """litellm 1.106.2 makes a 401 of Anthropic's 400 that names a caller's field, and the key rested for everybody."""
+    made = error_named("AuthenticationError", 401, message=message)
+    made.__context__ = error_named("AnthropicError", 400)
+    with pytest.raises(BackendError) as caught:
+        await LitellmBackend("b", complete=FakeLitellm(made)).open(make_call(BODY))
+    assert isinstance(caught.value, kind)
+
+
+@pytest.mark.parametrize(
     ("address", "kind"), [("gs://b/f", UpstreamRejected), (r"s3:\/\/b", UpstreamRejected), ("x", UpstreamAuth)]
 )
 async def test_a_bucket_that_we_may_not_read_closes_the_model_to_nobody_else(
