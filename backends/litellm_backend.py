@@ -222,8 +222,8 @@ class LitellmBackend:
         response = getattr(error, "response", None)
         headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
         refused = getattr(error.__context__, "status_code", None)
-        if status in (401, 403) and refused in (400, 422):
-            # litellm goes by words such as `Invalid API Key`, which a refusal may only quote of the caller.
+        if refused == 400 and (status in (401, 403) or status >= 500):
+            # litellm goes by words, as `Invalid API Key` or `Overloaded`, which a refusal may only quote of the caller.
             status = google_status(refused, message.encode())
         code = TOO_LONG if is_too_long(message.encode()) else None
         body = error_body(message, kind="invalid_request_error", code=code)

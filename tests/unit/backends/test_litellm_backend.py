@@ -432,18 +432,18 @@ async def test_one_real_call_plain_and_streamed_and_answers_that_litellm_cannot_
 
 
 @pytest.mark.parametrize(
-    ("message", "kind"),
+    ("made", "kind"),
     [
-        ("x.Invalid API Key: Extra inputs are not permitted", UpstreamRejected),
-        ('why - {"error":{"details":[{"reason":"API_KEY_INVALID"}]}}', UpstreamAuth),
-        ('why - {"message":"Incorrect API key provided"}', UpstreamAuth),
+        (error_named("AuthenticationError", 401, message="x.Invalid API Key: Extra inputs"), UpstreamRejected),
+        (error_named("InternalServerError", 500, message="x.Overloaded: Extra inputs"), UpstreamRejected),
+        (error_named("AuthenticationError", 401, message='why - {"reason":"API_KEY_INVALID"}'), UpstreamAuth),
+        (error_named("AuthenticationError", 401, message='why - {"error":"Incorrect API key provided"}'), UpstreamAuth),
     ],
 )
-async def test_words_for_a_wrong_key_in_a_refused_request_are_the_callers(
-    message: str, kind: type[BackendError]
+async def test_a_refusal_that_quotes_words_for_a_wrong_key_or_a_broken_server_is_none_of_them(
+    made: Exception, kind: type[BackendError]
 ) -> None:
-    """litellm 1.106.2 makes a 401 of Anthropic's 400 that names a caller's field, and the key rested for everybody."""
-    made = error_named("AuthenticationError", 401, message=message)
+    """litellm 1.106.2 goes by such words in Anthropic's 400 that names a caller's field: the key rested for all."""
     made.__context__ = error_named("AnthropicError", 400)
     with pytest.raises(BackendError) as caught:
         await LitellmBackend("b", complete=FakeLitellm(made)).open(make_call(BODY))
