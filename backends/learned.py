@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 class Learned(Generic[Key, Value]):
-    """By key."""
+    """Values by what they hold for: a model, and what else a refusal depended on."""
 
     def __init__(self, monotonic: Monotonic = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -47,6 +47,7 @@ class Learned(Generic[Key, Value]):
             self._known.popitem(last=False)
 
     def forget(self, key: Key) -> None:
+        """For what turned out not to help."""
         self._known.pop(key, None)
 
 
