@@ -20,7 +20,7 @@ from backends.formats.image_types import with_true_types
 from backends.formats.json_objects import without_escapes
 from backends.formats.json_splice import MEMBERS, NotAnObject, find_members, objects_in, splice
 from backends.formats.tool_turns import OPENING, with_answers
-from backends.formats.unfinished_turns import with_every_result, without_empty_answers
+from backends.formats.unfinished_turns import with_every_result, without_empty_answers, without_empty_messages
 
 Message = dict[str, msgspec.Raw]
 
@@ -39,6 +39,7 @@ _INSTRUCTS: Final = (_SYSTEM, msgspec.Raw(b'"developer"'))
 _CONTENT: Final = msgspec.json.Decoder(str | list[msgspec.Raw] | None)
 _SEE: Final = "See the next message."
 _NO_ARGUMENTS: Final = msgspec.Raw(b'"{}"')
+_NO_TEXT: Final = msgspec.Raw(b'""')
 _TEXT: Final = msgspec.json.Decoder(_Text)
 _OPEN, _CLOSE = "<system>\n", "\n</system>"
 
@@ -129,12 +130,14 @@ def with_text_results(messages: bytes) -> bytes:
 
 
 def with_plain_texts(messages: bytes) -> bytes:
-    """Contents as texts, where they are lists of nothing else."""
+    """Contents as texts, where they are lists of nothing else, or calls have none beside them."""
     found = objects_in(with_text_results(messages))
     for message in found:
         content = _CONTENT.decode(message.get("content", b"null"))
         texts, others = _texts_in(content) if isinstance(content, list) else ([], [])
-        if texts and not others:
+        if content is None and "tool_calls" in message:
+            message["content"] = _NO_TEXT
+        elif texts and not others:
             message["content"] = msgspec.Raw(msgspec.json.encode("\n".join(texts)))
     return messages if found == objects_in(messages) else msgspec.json.encode(found)
 
@@ -173,6 +176,12 @@ def with_mistrals_ids(messages: bytes) -> bytes:
     return with_call_ids(messages, for_mistral)
 
 
+def in_order(messages: bytes) -> bytes:
+    """All that Z.ai may mean when it says no more than that it takes no such messages: an empty one, a result or a call
+    alone, nobody's question."""
+    return with_every_result(without_empty_messages(with_a_user(messages)))
+
+
 def _function_of(call: Message) -> Message:
     return MEMBERS.decode(call.get("function", b"{}"))
 
@@ -196,7 +205,8 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
             rb"must be followed by tool messages|insufficient tool messages|not the same number of function calls"
             rb"|must be a response to a prec|ids were found without|unexpected `?tool_use_id"
             rb"|number of function response parts|no previous assistant message with a tool call"
-            rb"|continue an assistant message that contains tool calls",
+            rb"|continue an assistant message that contains tool calls|tool call and result not match"
+            rb"|tool result's tool id\([^)\"]{0,99}\) not found|tool call result does not follow tool call",
             re.IGNORECASE,
         ),
         with_every_result,
@@ -209,11 +219,20 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
         ),
         without_empty_answers,
     ),
+    (re.compile(rb"chat content is empty|, messages must not be empty"), without_empty_messages),
+    (re.compile(rb'"code"\s*:\s*"121[34]"'), in_order),
     (
         re.compile(rb"call ids should be alphanumeric|must be a-z, a-z, 0-9", re.IGNORECASE),
         with_mistrals_ids,
     ),
-    (re.compile(rb"(?:value|content) must be a string|expected a string", re.IGNORECASE), with_plain_texts),
+    (
+        re.compile(
+            rb"(?:value|content) must be a string|expected a string|expected one of: \['str'\], got list"
+            rb"|type mismatch of '/messages/\d+/content'|required properties at '/messages/\d+' are 'role,content'",
+            re.IGNORECASE,
+        ),
+        with_plain_texts,
+    ),
     (
         re.compile(
             rb"role 'tool'[^\"]{0,20} contains an image|validation errors? for ToolMessage|valid only for user messages"
@@ -225,7 +244,10 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
     ),
     (OF_ANOTHER_TYPE, with_true_types),
     (OF_ONE_ID, with_distinct_ids),
-    (re.compile(rb"must alternate|2 or more assistant messages", re.IGNORECASE), alternating),
+    (
+        re.compile(rb"(?:must|should) alternate|should be alternating|2 or more assistant messages", re.IGNORECASE),
+        alternating,
+    ),
     (re.compile(rb"role '?user'? after role '?tool", re.IGNORECASE), with_answers),
     (
         re.compile(
@@ -247,8 +269,9 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
         with_system_first,
     ),
 )
-"""The words of templates of Gemma, Mistral, Qwen and others, of mistral-common, MiniMax, and Gemini for Gemma; on calls
-those of DashScope, llama.cpp, MiniMax, SGLang and vLLM; on results those of DeepSeek, Groq, Mistral and OpenAI."""
+"""The words of templates of Gemma, Mistral, Qwen and others, of mistral-common, MiniMax, Perplexity, and Gemini for
+Gemma; on calls those of DashScope, llama.cpp, MiniMax, SGLang and vLLM; on results those of DeepSeek, Groq, MiniMax,
+Mistral and OpenAI; on texts in lists those of Cloudflare, DeepSeek, Groq and SambaNova."""
 
 
 def mend_for(refusal: bytes) -> Mend | None:

@@ -15,6 +15,7 @@ _INTERRUPTED: Final = msgspec.Raw(b'"Interrupted: this call has no result."')
 _TEXT: Final = msgspec.Raw(b'"text"')
 _BLOCKS: Final = msgspec.json.Decoder(list[Message])
 _NO_TEXT: Final = msgspec.Raw(b'""')
+_NO_OUTPUT: Final = msgspec.Raw(b'"(no output)"')
 _NOTHING: Final = (b"", b"null", b'""', b"[]")
 
 
@@ -56,7 +57,7 @@ def without_empty_answers(messages: bytes) -> bytes:
         if message.get("role") != _ASSISTANT:
             made.append(message)
             continue
-        has_calls = bytes(message.get("tool_calls", b"")) not in _NOTHING or "function_call" in message
+        has_calls = _has_calls(message)
         says_nothing = bytes(message.get("content", b"")) in _NOTHING
         if says_nothing and not has_calls:
             continue
@@ -64,6 +65,27 @@ def without_empty_answers(messages: bytes) -> bytes:
             message = {name: value for name, value in message.items() if name != "tool_calls"}
         made.append(message | {"content": _NO_TEXT} if says_nothing else message)
     return messages if made == found else msgspec.json.encode(made)
+
+
+def without_empty_messages(messages: bytes) -> bytes:
+    """Without messages that say and call nothing. A tool's result of nothing says so."""
+    found = objects_in(messages)
+    try:
+        made = [told for one in found if (told := _told(one)) is not None]
+    except msgspec.DecodeError:  # its provider's to refuse
+        return messages
+    return messages if made == found or not made else msgspec.json.encode(made)
+
+
+def _told(message: Message) -> Message | None:
+    said = None if bytes(message.get("content", b"")) in _NOTHING else _with_said(message)
+    if said is None and message.get("role") == _TOOL:
+        return message | {"content": _NO_OUTPUT}
+    return message if said is None and _has_calls(message) else said
+
+
+def _has_calls(message: Message) -> bool:
+    return bytes(message.get("tool_calls", b"")) not in _NOTHING or "function_call" in message
 
 
 def without_empty_texts(messages: bytes) -> bytes:

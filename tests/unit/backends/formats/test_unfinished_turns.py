@@ -3,8 +3,13 @@
 import msgspec
 import pytest
 
-from backends.formats.strict_turns import mend_for
-from backends.formats.unfinished_turns import with_every_result, without_empty_answers, without_empty_texts
+from backends.formats.strict_turns import in_order, mend_for
+from backends.formats.unfinished_turns import (
+    with_every_result,
+    without_empty_answers,
+    without_empty_messages,
+    without_empty_texts,
+)
 
 Json = dict[str, object]
 
@@ -61,6 +66,30 @@ def test_what_is_whole_keeps_its_bytes() -> None:
     assert with_every_result(whole) == without_empty_answers(whole) == whole
 
 
+@pytest.mark.parametrize(
+    "nothing", [{}, {"content": None}, {"content": " "}, {"content": [{"type": "text", "text": ""}]}]
+)
+def test_a_message_without_anything_is_left_out(nothing: Json) -> None:
+    said = [HI, {"role": "user", **nothing}, calls("a", **nothing), {**result("a"), "content": "", **nothing}, SAID]
+    told = [HI, calls("a", **nothing), result("a", "(no output)"), SAID]
+    assert msgspec.json.decode(without_empty_messages(msgspec.json.encode(said))) == told
+    assert without_empty_messages(b'[{"role":"user","content":""}]') == b'[{"role":"user","content":""}]'
+    odd = b'[{"role":"user","content":""},{"role":"user","content":[7]}]'
+    assert without_empty_messages(odd) == odd
+
+
+def test_z_ai_says_by_a_number_that_it_takes_no_such_messages() -> None:
+    for code in ("1213", "1214"):
+        assert (
+            mend_for(b'{"error":{"code":"%b","message":"The messages parameter is illegal."}}' % code.encode())
+            is in_order
+        )
+    messages = [{"role": "system", "content": "Be brief."}, calls("a"), result("a"), result("b", " "), SAID]
+    [_, opened, *told] = msgspec.json.decode(in_order(msgspec.json.encode(messages)))
+    assert opened["role"] == "user"
+    assert told == [calls("a"), result("a"), {"role": "user", "content": "(no output)"}, SAID]
+
+
 @pytest.mark.parametrize("content", ["[7]", '[{"type":"text","text":"\\ud800"}]', "7", '"a"', '[{"type":"text"}]'])
 def test_what_says_something_or_cannot_be_read_is_left_to_its_provider(content: str) -> None:
     messages = f'[{{"role": "user", "content": {content}}}]'.encode()
@@ -75,6 +104,11 @@ WORDS = [
     ("messages.4: `tool_use` ids were found without `tool_result` blocks immediately after: c", with_every_result),
     ("messages.2.content.0: unexpected `tool_use_id` found in `tool_result` blocks: c", with_every_result),
     ("Please ensure that the number of function response parts is equal to the number of function", with_every_result),
+    ("invalid params, tool result's tool id(call_function_g094w5htkglv_1) not found (2013)", with_every_result),
+    ("invalid params, tool call and result not match (2013)", with_every_result),
+    ("tool call result does not follow tool call (2013)", with_every_result),
+    ("invalid params, chat content is empty (2013)", without_empty_messages),
+    ("invalid params, messages must not be empty (2013)", without_empty_messages),
     ("invalid message content type: <nil>", without_empty_answers),
     ("Assistant message must contain either 'content' or 'tool_calls'!", without_empty_answers),
     ("Invalid request: the message at position 3 with role 'assistant' must not be empty", without_empty_answers),
