@@ -11,6 +11,7 @@ from backends.errors import UpstreamRejected
 from backends.formats.efforts import EFFORT, effort_of, offered_effort, with_effort
 from backends.formats.json_objects import decode_object, text_of
 from backends.formats.openai_request import build_body, is_in_own_words
+from backends.formats.refused_chats import ChatMend, chat_mend_for, may_be_quoted
 from backends.formats.refused_fields import OfEffort, may_be_repeated, of_effort, refused_field, without_refused
 from backends.formats.stream_options import without_refused_options
 from backends.formats.strict_turns import Mend, may_quote, mend_for, mended
@@ -30,6 +31,7 @@ class ChatExchanges:
         self._send = send
         self._tell_no_usage = Learned[str, bool](monotonic)
         self._mends = Learned[str, tuple[Mend, ...]](monotonic)
+        self._chat_mends = Learned[str, tuple[ChatMend, ...]](monotonic)
         self._refused = Learned[OfEffort, frozenset[str]](monotonic)
         self._efforts = Learned[tuple[str, str], str](monotonic)  # by model and what is asked for
 
@@ -41,14 +43,17 @@ class ChatExchanges:
         refused = self._refused.get(of_effort(call.upstream_model, body))
         if refused and not self.is_answered_for_itself(call):
             body = without_refused(body, refused)
+        for mend in self._chat_mends.get(call.upstream_model) or ():
+            body = mend(body)
         return mended(body, mends) if (mends := self._mends.get(call.upstream_model)) else body
 
     async def exchange(self, call: Call, exchange: Exchange) -> Reply:
         """Asks again without what the server refused, if that only tunes the answer, with an effort that it knows, and
-        with the messages in an order that it takes; later chats too once it took the rest."""
+        with the messages and the rest as it takes them; later chats too once it took the rest."""
         model = call.upstream_model
         tried: list[Mend] = []
         learned: list[Mend] = []
+        chat_mends: list[ChatMend] = []
         refused: set[str] = set()
         asked = told = None
         is_told_no_options = False
@@ -61,6 +66,8 @@ class ChatExchanges:
                 if mend and mend not in tried and (kept := mended(exchange.body, (mend,))) != exchange.body:
                     tried.append(mend)
                     learned += [] if may_quote(refusal.body, call.body) else [mend]
+                elif (whole := chat_mend_for(refusal.body)) and (kept := whole(exchange.body)) != exchange.body:
+                    chat_mends.append(whole)
                 elif told is None and (effort := self._offered_effort(exchange.body, refusal)):
                     asked, told = effort
                     kept = with_effort(exchange.body, told)
@@ -80,6 +87,9 @@ class ChatExchanges:
             if learned:
                 known = self._mends.get(model) or ()
                 self._mends.put(model, (*known, *(mend for mend in learned if mend not in known)))
+            if chat_mends and not may_be_quoted(call.body):
+                known_mends = self._chat_mends.get(model) or ()
+                self._chat_mends.put(model, (*known_mends, *(one for one in chat_mends if one not in known_mends)))
             if refused and not may_be_repeated(call.body):
                 key = of_effort(model, exchange.body)
                 self._refused.put(key, (self._refused.get(key) or frozenset()) | refused)

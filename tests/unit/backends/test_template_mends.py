@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from backends.anthropic import AnthropicBackend
 from backends.errors import Untranslatable, UpstreamRejected
@@ -199,3 +200,26 @@ async def test_claude_and_gemini_are_told_that_a_call_was_interrupted() -> None:
                 await gemini.open(ask(body))
         [_, mended] = provider.received
         assert "functionResponse" in mended.body.decode()
+
+
+async def test_qwen_thinks_only_where_it_is_streamed() -> None:
+    """DashScope refuses all else from Qwen3's open models, which think by default."""
+    refused = refusal(400, "parameter.enable_thinking must be set to false for non-streaming calls")
+    whole = replace(ask(b'{"messages":[{"role":"user","content":"a"}]}'), is_stream=False)
+    async with ScriptedProvider(refused, *[Outcome()] * 3) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for call in (whole, whole, ask(LATE)):
+                await read_stream.collect(backend, call)
+        told = [request.json.get("enable_thinking") for request in provider.received]
+        assert told == [None, False, False, None]
+
+
+async def test_a_function_without_parameters_says_so_only_where_that_is_asked_for() -> None:
+    """Qwen Code's prompts failed at MiniMax."""
+    refused = refusal(400, "invalid params, function parameters is empty (2013)")
+    body = json.dumps({"messages": [ASKED], "stream": True, "tools": [{"type": "function", "function": {"name": "f"}}]})
+    async with ScriptedProvider(refused, *[Outcome()] * 3) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for model in ("m", "m", "another"):
+                await read_stream.collect(backend, ask(body.encode(), model))
+        assert ["parameters" in request.body.decode() for request in provider.received] == [False, True, True, False]

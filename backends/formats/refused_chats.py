@@ -1,0 +1,64 @@
+"""Rewrites chats that a server refuses for more than their messages. Pure."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from backends.formats.json_objects import without_escapes
+from backends.formats.json_splice import MEMBERS, find_members, objects_in, splice
+
+ChatMend = Callable[[bytes], bytes]
+"""From a chat to one that the server takes; the same bytes if there is nothing to change."""
+
+_NO_PARAMETERS: Final = msgspec.Raw(b'{"type":"object","properties":{}}')
+
+
+def without_thinking_unless_streamed(body: bytes) -> bytes:
+    """Unless the caller says how to think: then another model may do so."""
+    members = find_members(body)
+    stream = members.get("stream")
+    is_stream = stream is not None and body[stream.start : stream.end] == b"true"
+    if is_stream or members.keys() & {"enable_thinking", "reasoning_effort"}:
+        return body
+    return splice(body, {"enable_thinking": b"false"}, members)
+
+
+def with_parameters(body: bytes) -> bytes:
+    """Functions without parameters say that they have none, which OpenAI's format may leave out."""
+    members = find_members(body)
+    listed = members.get("tools")
+    if listed is None:
+        return body
+    try:
+        tools = objects_in(body[listed.start : listed.end])
+        functions = [(tool, MEMBERS.decode(tool["function"])) for tool in tools if "function" in tool]
+    except msgspec.DecodeError:  # its provider's to refuse
+        return body
+    bare = [(tool, function) for tool, function in functions if "parameters" not in function]
+    for tool, function in bare:
+        tool["function"] = msgspec.Raw(msgspec.json.encode(function | {"parameters": _NO_PARAMETERS}))
+    return splice(body, {"tools": msgspec.json.encode(tools)}, members) if bare else body
+
+
+_MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
+    (
+        re.compile(
+            rb"enable[_ ]thinking.{0,60}(?:non-streaming|stream=false|\xe9\x9d\x9e\xe6\xb5\x81\xe5\xbc\x8f)", re.I
+        ),
+        without_thinking_unless_streamed,
+    ),
+    (re.compile(rb"function (?:name or )?parameters is empty"), with_parameters),
+)
+"""How DashScope, also in Chinese, and ModelScope refuse to think in an answer that is not streamed, which Qwen3's open
+models do by default; and MiniMax functions without parameters."""
+
+
+def chat_mend_for(refusal: bytes) -> ChatMend | None:
+    return next((mend for words, mend in _MENDS if words.search(refusal)), None)
+
+
+def may_be_quoted(body: bytes) -> bool:
+    """Whether a chat has the words of such an error: a server that repeats them says nothing about other chats."""
+    return chat_mend_for(without_escapes(body)) is not None

@@ -1,0 +1,53 @@
+"""Chats that a server refuses for more than their messages."""
+
+import msgspec
+import pytest
+
+from backends.formats.refused_chats import (
+    chat_mend_for,
+    may_be_quoted,
+    with_parameters,
+    without_thinking_unless_streamed,
+)
+
+WORDS = [
+    ("parameter.enable_thinking must be set to false for non-streaming calls", without_thinking_unless_streamed),
+    ("parameter.enable_thinking必须设置为false才能进行非流式调用", without_thinking_unless_streamed),
+    ("enable thinking can not be support when `stream=False`.", without_thinking_unless_streamed),
+    ("Value error, current model does not support parameter `enable_thinking`.", None),
+    ("invalid params, function parameters is empty (2013)", with_parameters),
+    ("invalid params, function name or parameters is empty (2013)", with_parameters),
+]
+
+
+@pytest.mark.parametrize(("words", "mend"), WORDS)
+def test_each_provider_has_its_words(words: str, mend: object) -> None:
+    assert chat_mend_for(msgspec.json.encode({"error": {"message": words}})) is mend
+
+
+def test_a_chat_with_such_words_teaches_nothing() -> None:
+    assert may_be_quoted(b'{"messages":[{"content":"function p\\u0061rameters is empty"}]}')
+
+
+@pytest.mark.parametrize("more", ["", ',"stream":false', ', "stream": false'])
+def test_a_chat_that_is_not_streamed_is_not_thought_about(more: str) -> None:
+    body = b'{"messages":[]%b}' % more.encode()
+    assert msgspec.json.decode(without_thinking_unless_streamed(body))["enable_thinking"] is False
+
+
+@pytest.mark.parametrize("more", ['"stream":true', '"enable_thinking":true', '"reasoning_effort":"high"'])
+def test_who_streams_or_says_how_to_think_is_heard(more: str) -> None:
+    body = b'{"messages":[],%b}' % more.encode()
+    assert without_thinking_unless_streamed(body) == body
+
+
+def test_functions_without_parameters_say_so() -> None:
+    def chat(*functions: str) -> bytes:
+        tools = ",".join(f'{{"type":"function","function":{one}}}' for one in functions)
+        return b'{"tools":[%b],"x": 1.50}' % tools.encode()
+
+    none = '"parameters":{"type":"object","properties":{}}'
+    kept = '{"name":"g","parameters":{"type": "object"}}'
+    assert with_parameters(chat('{"name":"f"}', kept)) == chat(f'{{"name":"f",{none}}}', kept)
+    for unchanged in (chat(kept), b'{"messages":[]}', chat("7"), b'{"tools":[{"type":"custom"}]}'):
+        assert with_parameters(unchanged) == unchanged
