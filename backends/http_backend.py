@@ -49,31 +49,41 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|invalid schema(?: for|:) |\binput_schema\b|function_?declaration[^\"]{0,60}(?:name: |schema)"
     rb"|tools\.\d+\.custom: |schemas? (?:contains|is) too|too many strict tools"
     rb"|unknown variant `\w+`, expected `text`|unsupported content\[\]"
+    rb"|not a valid moonshot flavored|function name is invalid|invalid part type|parameters is empty"
+    rb"|is not supported for model: "
+    rb"|should alternate|should be alternating|expected one of: \['str'\]|enable[_ ]thinking[^\"]{0,60}stream"
+    rb"|AiError: Bad input: |role in the final position|\"json_validation_error\""
+    rb"|\"code\"\s*:\s*(?:\"12(?:10|13|14)\"|20015\b)"
     rb"|failed to initialize samplers|unable to generate parser|logprobs is not supported|Field 'n': value must be"
     rb"|response prefill is|assistant messages at the end|cannot continue an assistant message|prompt must be a string",
     re.IGNORECASE,
 )
 """How providers reject what other models accept: a longer answer, more stop sequences, another effort, more tools,
 longer names, other schemas of tools or answers, messages in another order, more or larger pictures, or any. Anthropic,
-OpenAI, DashScope, DeepSeek, Fireworks, Gemini, Groq, Kimi, llama.cpp, LM Studio, Mistral, Ollama, OpenRouter, vLLM,
-xAI."""
+OpenAI, Cloudflare, DashScope, DeepSeek, Fireworks, Gemini, Groq, Kimi, llama.cpp, LM Studio, MiniMax, Mistral,
+ModelScope, Ollama, OpenRouter, Perplexity, SambaNova, Snowflake, vLLM, watsonx, xAI; and DeepInfra, with 405. Z.ai
+(1210, 1213, 1214) and SiliconFlow (20015) say no more than that a parameter is wrong."""
 _NO_SUCH_MODEL: Final = re.compile(
     rb'"(?:model_not_found|model_decommissioned|model_not_available|model_not_supported|unknown_model|invalid_model)"'
     rb"|model (?:does )?not exist|model not found|(?:unknown|invalid) model\b|is not a valid model"
     rb"|supported API model names|\bmodel \S{1,100} is not supported\. Supported models"
-    rb"|model identifier is invalid|on-demand throughput|deployment for this resource does not exist",
+    rb"|model identifier is invalid|on-demand throughput|deployment for this resource does not exist"
+    rb"|': Not found for account '",
     re.IGNORECASE,
 )
 """How providers say, with any status, that they have no such model, or no longer: Azure, Bedrock, DeepSeek, Fireworks,
-Groq, Mistral, OpenRouter, Together, Voyage, xAI, Z.ai."""
+Groq, Mistral, NVIDIA, OpenRouter, Together, Voyage, xAI, Z.ai."""
 _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
     rb"|Extra inputs are not permitted|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field"
-    rb"|Unexpected fields in the request: ",
+    rb"|Unexpected fields in the request: |json: unknown field |unknown field: parameter '|Extra parameters \['",
     re.IGNORECASE,
 )
-"""How OpenAI, Anthropic, Groq and Cerebras, Fireworks, Mistral, Gemini's compatible endpoint and `transformers serve`
-reject unknown fields such as `top_k`, `min_p` or `thinking`, which a caller may send whichever model is chosen."""
+"""How OpenAI, Anthropic, Azure AI Foundry, Cohere, Databricks, Groq and Cerebras, Fireworks, Mistral, Gemini's
+compatible endpoint and `transformers serve` reject unknown fields such as `top_k`, `min_p` or `thinking`, which a
+caller may send whichever model is chosen."""
+_NAMES_US: Final = re.compile(rb"': Not found for account '")
+"""Of NVIDIA's."""
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)
 _LIST_TIMEOUTS = Timeouts(first_byte_seconds=20.0, idle_seconds=10.0)
 
@@ -228,7 +238,8 @@ def where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> Up
     """The error itself, or Untranslatable if another model or server may answer."""
     if _is_unknown_model(error.status or 0, body, model):
         message = f"{error.message}: it does not know the model"
-    elif error.status in (400, 404, 422) and _NOT_BY_THIS_MODEL.search(body):
+        body = b"" if _NAMES_US.search(body) else body
+    elif error.status in (400, 404, 405, 422) and _NOT_BY_THIS_MODEL.search(body):
         message = f"{error.message}: the model does not support what was requested"
     elif error.status in (400, 422) and _UNKNOWN_FIELD.search(body):
         message = f"{error.message}: it does not know a field of the request"

@@ -1,8 +1,8 @@
 """Converts error bodies of servers that follow OpenAI's format except for errors into OpenAI's shape. Pure.
 
 Seen: older vLLM's `{"object": "error", "message": ...}`, Ollama's and TGI's `{"error": "..."}`, Mistral's
-`{"message": {"detail": [...]}}`, FastAPI's `{"detail": ...}` with a text or a list of errors and their locations, and
-Google's list of one error.
+`{"message": {"detail": [...]}}`, FastAPI's `{"detail": ...}` with a text or a list of errors and their locations,
+Cloudflare's and watsonx's `{"errors": [...]}`, and Google's list of one error.
 """
 
 from typing import Final, cast
@@ -13,7 +13,7 @@ from backends.formats.json_objects import Fields, decode_object, part_of, text_o
 from backends.formats.openai import error_body
 from backends.http.errors import TOO_LONG, is_too_long, said_too_long
 
-_WRAPPERS: Final = ("error", "message", "detail", "msg")
+_WRAPPERS: Final = ("error", "errors", "message", "detail", "msg")
 
 
 def in_openai_shape(body: bytes) -> bytes:

@@ -46,11 +46,12 @@ _OUR_ACCOUNT: Final = re.compile(
     r"|user location is not supported|your team \S{1,80} has either used all|arrearage|billing_not_active"
     r"|this organization has been disabled|organization_restricted|your project has exceeded its monthly spending cap"
     r"|gemini api free tier is not available|billing_hard_limit_reached"
-    r"|exceeded_current_quota_error|insufficient_quota|precondition_failed|1113$",
+    r"|exceeded_current_quota_error|insufficient_quota|precondition_failed|1113$|insufficient balance \(1008\)"
+    r"|you have used up your daily free allocation",
     re.IGNORECASE,
 )
-"""How Anthropic, DashScope, Fireworks, Gemini, Groq, Moonshot, OpenAI, xAI and Z.ai say with 400, 412 or 429 that our
-account is empty or closed, our key is wrong or our place is not served."""
+"""How Anthropic, Cloudflare, DashScope, Fireworks, Gemini, Groq, MiniMax, Moonshot, OpenAI, xAI and Z.ai say with 400,
+412, 429 or 500 that our account is empty or closed, our key is wrong or our place is not served."""
 _OF_A_FIELD: Final = "Extra inputs are not permitted"
 """How Anthropic rejects a field that it does not know: after its name, which is the caller's to choose."""
 _TOO_LONG: Final = re.compile(
@@ -88,11 +89,17 @@ _FULL: Final = re.compile(
 queue is full. They name no wait."""
 _FULL_SECONDS: Final = 1.0
 """A full engine frees a place whenever an answer ends; our own engine names the same wait."""
+_DEGRADED: Final = re.compile(rb'"detail"\s*:\s*"Function id \'[\w-]{1,64}\': DEGRADED function cannot be invoked')
+"""How NVIDIA says with 400 that what serves a model is down."""
+_TOO_MANY: Final = re.compile(
+    rb'"message"\s*:\s*"(?:\{\\"message\\":\s*\\")?Too many (?:requests|tokens), please wait before trying again'
+)
+"""How servers that speak Anthropic's format in front of Bedrock say in a stream, as of a 400, that they are full."""
 _BADLY_WRITTEN: Final = re.compile(rb'"(?:tool_use_failed|json_validate_failed|output_parse_failed)"')
 """How Groq rejects what its model wrote, as if the request were at fault."""
 _SAYS_SO: Final = re.compile(r"prompt is too long|max_(?:completion_|output_)?tokens", re.IGNORECASE)
 _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
-_MAY_MEAN_AUTH: Final = frozenset({400, 412, 429})
+_MAY_MEAN_AUTH: Final = frozenset({400, 412, 429, 500})
 _TIMEOUT: Final = frozenset({408, 504})
 _BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: from a proxy in between, of which the caller knows nothing
 _LONGEST_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
@@ -109,7 +116,7 @@ _ROUTERS: Final = frozenset(
 """Error texts for an unknown path: FastAPI, vLLM and Anthropic, llama.cpp, Azure, Kong."""
 _INVALID_KEY: Final = re.compile(rb'"reason"\s*:\s*"API_KEY_INVALID"')
 """As a member: Google's messages quote names and values of the request, with escaped quotes."""
-_ADDRESS: Final = re.compile(rb'"unknown_url"|"Invalid URL \(')
+_ADDRESS: Final = re.compile(rb'"unknown_url"|"Invalid URL \(|"Could not route to ')
 
 
 def _utc_now() -> datetime:
@@ -137,7 +144,9 @@ def error_from_status(
         return RateLimited(message, status=status, retry_after_seconds=wait)
     if status in _AUTH or (status in _MAY_MEAN_AUTH and _names_our_account(body)):
         return UpstreamAuth(message, status=status)
-    if status == 429:
+    if status == 400 and _DEGRADED.search(body):
+        return UpstreamUnavailable(message, status=503)
+    if status == 429 or (status == 400 and _TOO_MANY.search(body)):
         wait = parse_retry_after(headers, now)
         wait = _retry_delay_in(body) if wait is None else wait
         return RateLimited(message, retry_after_seconds=wait)
@@ -269,7 +278,8 @@ def _names_our_account(body: bytes) -> bool:
 
 
 def _error_in(body: bytes) -> Mapping[str, object]:
-    """The error object of a body, or the body itself if its error is a text; empty if there is none."""
+    """The error object of a body, the first of its `errors` (Cloudflare), or the body itself if its error is a text;
+    empty if there is none."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -278,6 +288,8 @@ def _error_in(body: bytes) -> Mapping[str, object]:
         document = cast(list[object], document)[0]
     fields = cast(dict[str, object], document) if isinstance(document, dict) else {}
     error = fields.get("error")
+    if isinstance(several := fields.get("errors"), list) and several:
+        error = cast(list[object], several)[0]
     return cast(dict[str, object], error) if isinstance(error, dict) else fields
 
 

@@ -39,6 +39,11 @@ async def ask(provider: ScriptedProvider) -> None:
         (400, b'{"code":"Client specified an invalid argument","error":"Model not found: grok-2"}', Untranslatable),
         (404, b'{"error":{"message":"Model not found, inaccessible, and/or not deployed"}}', Untranslatable),
         (404, b'{"error":{"message":"The API deployment for this resource does not exist."}}', Untranslatable),
+        (
+            410,
+            b'{"error":{"message":"The requested model (the-model) is not available on SambaNova Cloud."}}',
+            Untranslatable,
+        ),
         (404, b'{"error":{"message":"No such file: f-1"}}', UpstreamRejected),
         (400, b'{"error":{"message":"the-model takes no images"}}', UpstreamRejected),
     ],
@@ -136,6 +141,15 @@ REFUSALS = [
     "Assistant response prefill is incompatible with enable_thinking.",
     "Failed to initialize samplers: failed to parse grammar",
     "Unable to generate parser for this template. Automatic parser generation failed: unrecognized type file",
+    "Invalid request: tools.function.parameters is not a valid moonshot flavored json schema, details: <At path 'a'>",
+    "function name is invalid, must start with a letter and can contain letters, numbers, underscores, and dashes",
+    "the message at position 1 with role 'user' contains an invalid part type: video_url",
+    "invalid params, function parameters is empty (2013)",
+    "After the (optional) system message(s), user and assistant roles should be alternating.",
+    "Invalid 'content' type. Expected one of: ['str'], got list.",
+    "parameter.enable_thinking must be set to false for non-streaming calls",
+    "AiError: Bad input: Error: anyOf at '/' not met: required properties at '/response_format' are 'type'",
+    "invalid request parameters: Requests cannot contain `assistant` role in the final position when `tools` are used.",
 ]
 
 
@@ -174,6 +188,9 @@ async def test_what_none_of_openrouters_providers_does_is_asked_of_the_next(mess
         (422, b"{\"detail\":\"Unexpected fields in the request: {'top_k', 'min_p'}\"}"),
         (400, b'[{"error":{"code":400,"message":"Unknown name \\"top_k\\": Cannot find field."}}]'),
         (400, b'{"type":"error","error":{"message":"context_management: Extra inputs are not permitted"}}'),
+        (400, b'{"error_code":"BAD_REQUEST","message":"Bad request: json: unknown field \\"metadata\\"\\n"}'),
+        (422, b'{"message":"unknown field: parameter \'strict\' is not a valid field. For proper usage, ..."}'),
+        (400, b'{"error":{"message":"Extra parameters [\'n\'] are not allowed when extra-parameters is not set"}}'),
     ],
 )
 async def test_a_field_that_its_provider_does_not_know_is_asked_of_the_next(status: int, body: bytes) -> None:
@@ -181,6 +198,34 @@ async def test_a_field_that_its_provider_does_not_know_is_asked_of_the_next(stat
         with pytest.raises(Untranslatable, match="does not know a field") as caught:
             await ask(provider)
     assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b'{"error":{"code":"1210","message":"Invalid API parameter, please check the documentation."}}'),
+        (400, b'{"code":20015,"message":"The parameter is invalid. Please check again.","data":null}'),
+        (405, b'{"error":{"message":"Tool calling is not supported for model: the-model"}}'),
+        (400, b'{"errors":[{"code":"json_validation_error","message":"tools[0].function.parameters: at ..."}]}'),
+    ],
+)
+async def test_a_provider_that_says_little_of_what_is_wrong_is_not_the_last_that_is_asked(
+    status: int, body: bytes
+) -> None:
+    """Z.ai says so of many tools, and others take them."""
+    async with ScriptedProvider(Raw((body,), status=status, headers=JSON)) as provider:
+        with pytest.raises(Untranslatable, match="does not support what was requested"):
+            await ask(provider)
+
+
+async def test_an_account_that_a_provider_names_is_not_told() -> None:
+    """NVIDIA says so of a model that it no longer has."""
+    said = "Function '23d4f03a-b8a6': Not found for account 'Qawmu2vUw3'"
+    body = b'{"status":404,"title":"Not Found","detail":"%b"}' % said.encode()
+    async with ScriptedProvider(Raw((body,), status=404, headers=JSON)) as provider:
+        with pytest.raises(Untranslatable, match="does not know the model") as caught:
+            await ask(provider)
+    assert caught.value.body == b""
 
 
 @pytest.mark.parametrize(

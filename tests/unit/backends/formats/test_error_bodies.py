@@ -21,6 +21,10 @@ Error = dict[str, object]
         ({"message": {"detail": [{"loc": ["body", "top_p"], "msg": "too large"}]}}, "body.top_p: too large"),
         ({"detail": "not allowed"}, "not allowed"),
         ({"detail": [{"loc": ["body", "n"], "msg": "a"}, {"msg": "b"}]}, "body.n: a; b"),
+        (
+            {"errors": [{"message": "AiError: Bad input", "code": 5006}], "success": False, "messages": []},
+            "AiError: Bad input",
+        ),
     ],
 )
 def test_the_message_is_found(body: object, message: str) -> None:

@@ -181,6 +181,13 @@ OUR_ACCOUNT: list[tuple[int, bytes]] = [
     (429, b'{"code":"Some resource","error":"Your team t has either used all available credits or reached its limit"}'),
     (429, b'{"error":{"code":"1113","message":"Insufficient balance or no resource package. Please recharge."}}'),
     (429, b'{"error":{"message":"suspended","type":"exceeded_current_quota_error"}}'),
+    (429, b'{"error":{"message":"insufficient balance (1008)","type":"insufficient_balance_error"}}'),
+    (500, b'{"type":"error","error":{"type":"api_error","message":"insufficient balance (1008)"}}'),
+    (
+        429,
+        b'{"errors":[{"message":"you have used up your daily free allocation of 10,000 neurons, please upgrade to '
+        b'Cloudflare\'s Workers Paid plan","code":4006}],"success":false,"result":{},"messages":[]}',
+    ),
 ]
 
 
@@ -202,6 +209,15 @@ def test_a_caller_whom_an_error_quotes_closes_no_provider() -> None:
     for said in ("API_KEY_INVALID", '"reason": "API_KEY_INVALID"'):
         body = msgspec.json.encode({"error": {"message": f'Unknown name "{said}": Cannot find field.'}})
         assert google_status(400, body) == 400
+
+
+def test_what_serves_nvidias_model_is_down() -> None:
+    """They say so with 400, and each caller was told that the request is wrong."""
+    said = "Function id '3b9748d8-1d85-40e8-8573-0eeaa63a4b63': DEGRADED function cannot be invoked"
+    error = from_status(400, msgspec.json.encode({"status": 400, "title": "Bad Request", "detail": said}))
+    assert (type(error), error.status) == (UpstreamUnavailable, 503)
+    quoted = msgspec.json.encode({"detail": [{"msg": "too long", "input": f'"detail":"{said}'}]})
+    assert type(from_status(400, quoted)) is UpstreamRejected
 
 
 RETRY_AFTER: list[tuple[dict[str, str], float | None]] = [
@@ -368,6 +384,13 @@ EVENTS: list[tuple[object, type[BackendError]]] = [
     ({"code": True}, UpstreamUnavailable),
     ({"code": 200}, UpstreamUnavailable),
     ({"message": "?"}, UpstreamUnavailable),
+    (
+        {
+            "type": "invalid_request_error",
+            "message": '{"message":"Too many tokens, please wait before trying again. ..."}',
+        },
+        RateLimited,
+    ),
     ({"message": 'Error rendering prompt with jinja template: "System message must be"'}, Untranslatable),
     ("text", UpstreamUnavailable),
     (None, UpstreamUnavailable),
@@ -398,6 +421,7 @@ NOTHING_THERE: list[tuple[int, bytes, bool]] = [
     (404, b'{"timestamp":1,"status":404,"error":"Not Found","path":"/x"}', True),
     (404, b'{"error":{"message":"Invalid URL (POST /v1/x)","type":"invalid_request_error","code":null}}', True),
     (404, b'{"error":{"message":"Unknown request URL: POST /x.","code":"unknown_url"}}', True),
+    (404, b'{"errors":[{"code":7003,"message":"Could not route to /accounts/x/ai/v1, perhaps ..."}]}', True),
     (405, b'{"detail":"Method Not Allowed"}', True),
     (405, b'{"error":{"message":"whatever"}}', True),
     (410, b"<html>", True),
