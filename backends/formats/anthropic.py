@@ -3,7 +3,7 @@
 docs/translation.md lists what cannot be translated in either direction; a test checks it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -48,6 +48,7 @@ FINISH_REASONS: Final[Mapping[str, str]] = {
     "tool_use": "tool_calls",
     REFUSAL: "content_filter",
 }
+_EMPTY_AT_FIRST: Final = (None, "text")
 INTERRUPTED: Final = "began another answer inside this one"
 _BESIDE: Final = "compaction"
 """Iterations of this type are billed in addition to the usage's own totals."""
@@ -187,6 +188,13 @@ def not_a_message(document: Fields, body: bytes, *, backend: str) -> BackendErro
     return no_answer(f"{backend} answered with something that is not a message", body, usage=usage)
 
 
+def has_begun(event: Fields, chunks: Sequence[Chunk]) -> bool:
+    """Whether an answer begins with this event. A block does so empty, as Claude may not show what it thinks, but for
+    one of text, with which other servers begin at once."""
+    is_block = text_of(part_of(event, "content_block"), "type") not in _EMPTY_AT_FIRST
+    return is_block or any(chunk.has_output or chunk.finish_reason for chunk in chunks)
+
+
 class AnthropicStreamReader(StreamReader):
     """One message stream, event by event, as OpenAI chunks."""
 
@@ -210,7 +218,7 @@ class AnthropicStreamReader(StreamReader):
         if kind == "error":
             raise self._failed(event.get("error"))
         chunks = self._chunks(cast(str, kind), event)
-        self.is_started = self.is_started or bool(chunks)
+        self.is_started = self.is_started or has_begun(event, chunks)
         return chunks
 
     def _chunks(self, kind: str, event: Fields) -> list[Chunk]:
@@ -237,7 +245,7 @@ class AnthropicStreamReader(StreamReader):
             return [replace(last, usage=usage) for last in self._finish(str(reason))] if reason else []
         if kind == "content_block_stop" and _block_index(event) in self._inputs:
             return [self._arguments(_block_index(event))]
-        if kind == "message_stop" and self.is_started:
+        if kind == "message_stop" and (self._head.answer_id or self.is_started):
             self.is_done = True
             last = self._finish("tool_use" if self._tools else "end_turn")
             return [*last, *self._final_usage(), done_chunk()]

@@ -3,7 +3,15 @@
 import re
 from typing import Final, cast
 
-from backends.formats.anthropic import FINISH_REASONS, INTERRUPTED, believable_usage, billed, not_a_message, note_usage
+from backends.formats.anthropic import (
+    FINISH_REASONS,
+    INTERRUPTED,
+    believable_usage,
+    billed,
+    has_begun,
+    not_a_message,
+    note_usage,
+)
 from backends.formats.json_objects import Fields, decode_object, part_of
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
@@ -37,7 +45,7 @@ class NativeMessagesReader(StreamReader):
         super().__init__(backend)
         self._usage: Fields = {}
         self._id: object = None
-        self._has_output = False
+        self._has_some = self._has_output = False
 
     def read(self, data: bytes) -> list[Chunk]:
         event = decode_object(data)
@@ -47,10 +55,12 @@ class NativeMessagesReader(StreamReader):
         if kind == "error":
             raise self._failed(event.get("error"))
         payload = b"event: " + kind.encode() + b"\ndata: " + data.replace(b"\n", b" ") + b"\n\n"
-        if kind == "message_stop" and not self.is_started:
+        if kind == "message_stop" and not self._has_some:
             raise self._broken("ended its stream without an answer")
-        self.is_started = self.is_started or kind != "ping"
-        return [self._chunk(kind, event, payload)]
+        self._has_some = self._has_some or kind != "ping"
+        chunks = [self._chunk(kind, event, payload)]
+        self.is_started = self.is_started or has_begun(event, chunks)
+        return chunks
 
     def _chunk(self, kind: str, event: Fields, payload: bytes) -> Chunk:
         if kind in ("content_block_delta", "content_block_start"):

@@ -195,24 +195,36 @@ def test_the_usage_chunk_is_hidden_from_who_did_not_ask() -> None:
 
 
 ERROR: Json = {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}
+THOUGHT = block(0, type="thinking", thinking="")  # which Claude may not show
+chat_reader = partial(AnthropicStreamReader, wants_usage_chunk=True, created=0)
 BREAKS: list[tuple[list[Json | bytes], type[BackendError]]] = [
     ([ERROR], RateLimited),
-    ([START, ERROR], StreamBroken),
+    ([START, block(0, type="text", text=""), ERROR], RateLimited),  # nothing was said yet
+    ([START, THOUGHT, ERROR], StreamBroken),
+    ([START, delta(0, type="text_delta", text="x"), ERROR], StreamBroken),
     ([b"{"], UnreadableAnswer),
-    ([START, b"{"], StreamBroken),
-    ([START, b"7"], StreamBroken),
+    ([START, b"{"], UnreadableAnswer),
+    ([START, THOUGHT, b"7"], StreamBroken),
     ([], UnreadableAnswer),
-    ([START], StreamBroken),
+    ([START], UnreadableAnswer),
+    ([START, THOUGHT], StreamBroken),
     ([STOP], UnreadableAnswer),
-    # endless: more calls than are remembered
+]
+ENDLESS: list[tuple[list[Json | bytes], type[BackendError]]] = [  # more calls than are remembered
     ([START, *(block(place, type="tool_use") for place in range(MOST_CALLS + 1))], StreamBroken),
     ([START, *[block(0, type="tool_use", input="x" * (MOST_INPUT_CHARACTERS // 2))] * 3], StreamBroken),
 ]
 
 
-@pytest.mark.parametrize(("events", "kind"), BREAKS)
-def test_breaks(events: list[Json | bytes], kind: type[BackendError]) -> None:
-    reader = AnthropicStreamReader("b", wants_usage_chunk=True, created=0)
+@pytest.mark.parametrize(
+    ("make", "events", "kind"),
+    [
+        *((chat_reader, *one) for one in [*BREAKS, *ENDLESS]),
+        *((NativeMessagesReader, *one) for one in BREAKS),
+    ],
+)
+def test_breaks(make: Callable[[str], StreamReader], events: list[Json | bytes], kind: type[BackendError]) -> None:
+    reader = make("b")
 
     def run() -> None:
         for event in events:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from backends.errors import StreamBroken, StreamStalled, UnreadableAnswer, UpstreamTimeout, UpstreamUnavailable
+from backends.formats.anthropic_messages import NativeMessagesReader
 from backends.formats.openai import OpenAIStreamReader
 from backends.formats.responses import ResponsesStreamReader
 from backends.http.reply import MOST, StreamReply, TimedResponse
@@ -19,6 +20,10 @@ BEAT = b": ping\n\n"
 HEAD = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
 CREATED = b'data: {"type":"response.created","response":{}}\n\n'
 SAID = b'data: {"type":"response.output_text.delta","delta":"w"}\n\n'
+MESSAGE = b'data: {"type":"message_start","message":{"id":"m"}}\n\n'
+BLOCK = b'data: {"type":"content_block_start","index":0,"content_block":{"type":"%b"}}\n\n'
+PING = b'data: {"type":"ping"}\n\n'
+STOPPED = b'data: {"type":"message_stop"}\n\n'
 COMPLETED = b'data: {"type":"response.completed","response":{"status":"completed"}}\n\n'
 
 
@@ -113,12 +118,14 @@ def test_heartbeats_do_not_put_off_the_first_bytes_deadline() -> None:
     [
         (OpenAIStreamReader("b", wants_usage_chunk=False), [(0.1, HEAD), (4.0, EVENT), (1.0, END)]),
         (ResponsesStreamReader("b"), [(0.1, CREATED), (4.0, SAID), (1.0, COMPLETED)]),
+        (NativeMessagesReader("b"), [(0.1, MESSAGE + BLOCK % b"text"), (4.0, BLOCK % b"tool_use"), (1.0, STOPPED)]),
+        (NativeMessagesReader("b"), [(0.1, MESSAGE + BLOCK % b"thinking"), *[(1.9, PING)] * 4, (1.0, STOPPED)]),
     ],
 )
 def test_a_model_may_think_in_silence_after_a_stream_has_told_no_more_than_its_id(
     reader: StreamReader, pieces: Sequence[tuple[float, bytes]]
 ) -> None:
-    """OpenAI's do, for minutes, after `response.created`."""
+    """OpenAI's do, for minutes, after `response.created`. Claude's pings tell that it thinks, for longer than that."""
     chunks = run(lambda: collect(pieces, first_byte_seconds=5, idle_seconds=2, reader=reader))
     assert chunks[-1].is_done
 
