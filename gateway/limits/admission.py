@@ -21,7 +21,7 @@ from gateway.limits.counters import CountersDown, Grant, Places, Rate, budget_ac
 from gateway.limits.purse import Purse
 from gateway.limits.rate_headers import NO_HEADERS, rate_headers, shortage_headers
 from gateway.limits.stay import Stay
-from gateway.limits.texts import budget_spent, fewer_at_once, price_unknown, quota_used_up, slower
+from gateway.limits.texts import budget_spent, budget_undecided, fewer_at_once, price_unknown, quota_used_up, slower
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import (
     NO_RATES,
@@ -170,7 +170,7 @@ class Admission:
 
         Raises ModelLimited when only the model is at its limit; BudgetExhausted when the money is not there (unknown
         prices are refused under any budget); Overloaded when the lease is spent while the shared store is down, or when
-        past spending has not been read from the ledger yet.
+        past spending, all or the last of it, has not been read from the ledger yet.
         """
         budgets = self._budgets(key_id, team, project)
         if not (budgets or self.counts_models(key_id)):
@@ -333,6 +333,8 @@ class Admission:
                 # Take the larger, not the sum: for a while a charge is both in the ledger and held.
                 spent = opening + max(refusal.surely_gone, refusal.held_spent + purse.holding.spent)
                 held = refusal.held - refusal.held_spent + purse.reserved
+                if spent + held + amount <= budget.pico_usd:
+                    raise Overloaded(budget_undecided(budget), retry_after_seconds=RETRY_SECONDS)
                 raise BudgetExhausted(budget_spent(budget, spent=spent, held=held, needed=amount))
             hold.purses.append(purse)
             hold.amount = amount

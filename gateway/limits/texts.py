@@ -50,6 +50,14 @@ def budget_spent(budget: StrictBudget, *, spent: int, held: int, needed: int) ->
     )
 
 
+def budget_undecided(budget: StrictBudget) -> str:
+    """What is known of a budget neither covers the request nor refuses it: the ledger cannot be read."""
+    return (
+        f"Whether the budget of {_whose(budget)} has enough left for this request is only known once the database "
+        "shows what was spent last. Try again; if it lasts, the gateway's log says why."
+    )
+
+
 def price_unknown(budget: StrictBudget) -> str:
     """A budget cannot be enforced for a model whose price is unknown."""
     whose = "This key has a budget" if budget.scope == "key" else f"There is a strict budget of {_whose(budget)}"

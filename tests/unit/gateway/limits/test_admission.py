@@ -293,7 +293,7 @@ async def test_what_the_books_show_counts_and_is_not_counted_twice() -> None:
     await reserve(limited, "d", 15)
 
 
-async def test_a_refusal_names_what_is_spent_once_though_the_books_show_what_is_still_held() -> None:
+async def test_what_the_books_show_and_is_still_held_is_spent_once_and_refuses_nobody_who_needs_less() -> None:
     limited, spent = admission(budget_usd="0.001"), 800_000_000
 
     async def books() -> dict[Account, int]:
@@ -302,10 +302,18 @@ async def test_a_refusal_names_what_is_spent_once_though_the_books_show_what_is_
     await reserve(limited, "a", spent)
     limited.settle("a", spent)
     limited.sending(["a"])
+    limited.treasury.idle_reports = 0
+    await limited.treasury.report()  # what is not spent is given back
     limited.shipped(["a"])
     await limited.treasury.counters.read_books(books)
     with pytest.raises(BudgetExhausted, match=r"\$0\.000800 is spent, \$0\.000000 is held"):
         await reserve(limited, "b", 300_000_000)
+    with pytest.raises(Overloaded, match=r"the budget of this key has enough left .* once the database shows"):
+        await reserve(limited, "b", 150_000_000)  # by the same figures there is enough
+    await limited.treasury.report()
+    await limited.treasury.counters.read_books(books)
+    await limited.treasury.report()
+    await reserve(limited, "b", 150_000_000)
 
 
 async def test_what_was_not_read_from_the_books_yet_is_not_spent_and_nobody_is_told_that_it_is_used_up() -> None:
