@@ -16,7 +16,9 @@ from gateway.ledger.batch import Batch
 
 LENGTH = struct.Struct("<I")
 CHILD = "gateway.storage.sink_process"
-INSERT_SECONDS = 120.0
+INSERT_SECONDS = 180.0
+"""Longer than the child waits for a statement: it tells the server to give that up. Of a child that is killed, the
+server goes on waiting for locks, and each next try would take one more of its connections."""
 
 
 class SinkFailed(ConnectionError):

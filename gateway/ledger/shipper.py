@@ -28,6 +28,7 @@ LOOK_POLLS = 240  # a minute
 FIRST_WAIT_SECONDS = 0.25
 LONGEST_WAIT_SECONDS = 10.0
 TOLD_FAILURES = 3
+TOLD_SECONDS = 30.0
 YOUNG_US = SURELY_KEPT_US - HOUR_US
 
 
@@ -42,15 +43,24 @@ class EntrySink(Protocol):
 class Shipper:
     """Ships one journal. `run` until cancelled, then `drain`."""
 
-    def __init__(self, journal: Journal, sink: EntrySink, *, now_us: Callable[[], int] = now_us) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        sink: EntrySink,
+        *,
+        now_us: Callable[[], int] = now_us,
+        told_seconds: float = TOLD_SECONDS,
+    ) -> None:
         self._journal = journal
         self._sink = sink
         self._now_us = now_us
+        self._told_seconds = told_seconds
         self._last = Batch()
         self._has_lost = False
         self._idle_polls = 0
         self._failures_in_a_row = 0
         self._failures = 0
+        self._is_unanswered = False
         self._shipped = 0
         self._duplicates = 0
 
@@ -99,8 +109,9 @@ class Shipper:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last few attempts all failed; a single failure is not worth reporting."""
-        return self._failures_in_a_row >= TOLD_FAILURES
+        """Whether the last few attempts all failed, or one was not answered for long; a single failure is not worth
+        reporting."""
+        return self._is_unanswered or self._failures_in_a_row >= TOLD_FAILURES
 
     def gauges(self) -> Mapping[str, float]:
         """The journal's gauges, plus `shipped_entries`, `duplicate_entries`, `shipping_failures` since start."""
@@ -113,6 +124,7 @@ class Shipper:
 
     async def _try_to_ship(self) -> float:
         """Ship a batch; returns the seconds to wait before the next."""
+        telling = asyncio.get_running_loop().call_later(self._told_seconds, self._tell_unanswered)
         try:
             shipped = await self.ship_once()
         except Exception as error:  # noqa: BLE001 - the outermost edge of this task: whatever a database raises, go on
@@ -124,8 +136,20 @@ class Shipper:
                 type(error).__name__, str(error)[:500], self._journal.unshipped_entries, wait,
             )  # fmt: skip
             return wait * random.uniform(0.5, 1.0)
+        finally:
+            telling.cancel()
         self._failures_in_a_row = 0
+        self._is_unanswered = False
         return 0.0 if shipped >= BATCH_ENTRIES else POLL_SECONDS
+
+    def _tell_unanswered(self) -> None:
+        self._is_unanswered = True
+        log.warning(
+            "The database has not taken the ledger's last entries for %.0f s, and has not refused them: it is slow, or "
+            "waits for a lock that another session holds (see PostgreSQL's `pg_blocking_pids`); %d entries wait in the "
+            "journal",
+            self._told_seconds, self._journal.unshipped_entries,
+        )  # fmt: skip
 
     def _is_surely_kept(self, batch: Batch) -> bool:
         """Too young for any retention to have deleted it; an older entry, sent again, could be booked twice."""

@@ -61,6 +61,10 @@ SQLITE_DAMAGED = (
     "; the file is damaged: stop the gateway and restore a backup of it, without the -wal and -shm files that lie "
     "beside the damaged one"
 )
+NO_ANSWER = (
+    "it did not answer in time, as when it hangs or waits for a lock that another session holds (`pg_blocking_pids` "
+    "names it)"
+)
 POSTGRES_READ_ONLY = (
     "; it is a replica, where the primary is needed, or default_transaction_read_only is on for its user or itself"
 )
@@ -161,7 +165,7 @@ def told_as_down(where: str) -> Generator[None]:
 
 
 def _down(where: str, error: BaseException) -> DatabaseDown:
-    cause = str(error) or type(error).__name__
+    cause = str(error) or (NO_ANSWER if isinstance(error, TimeoutError) else type(error).__name__)
     if lacks_schema(error):
         return lacking(where, cause)
     if _state(error) == NO_SCHEMA or (_state(error) == NOT_OURS and " schema " in cause):

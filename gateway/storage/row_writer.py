@@ -12,6 +12,7 @@ import msgspec
 from sqlalchemy import Connection, text
 
 from gateway.ledger.entry import Entry
+from gateway.storage.database_down import told_as_down
 from gateway.storage.rows.entry_rows import ROW, EntryRows
 from gateway.storage.rows.interned import Interned, insert_or_ignore
 from gateway.storage.sums.add_to_rollups import add_to_rollups
@@ -115,5 +116,6 @@ def _copy_into_postgres(connection: Connection, records: Sequence[Record]) -> se
         return driver.copy_records_to_table(INCOMING, records=records, columns=COLUMNS)
 
     adapted: Any = connection.connection.dbapi_connection
-    adapted.run_async(copy)
+    with told_as_down(connection.engine.url.render_as_string()):
+        adapted.run_async(copy)
     return {bytes(number) for number in connection.exec_driver_sql(POSTGRES_INSERT).scalars()}

@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.ledger.batch import Batch
-from gateway.ledger.remote_sink import RemoteSink, SinkFailed
+from gateway.ledger.remote_sink import INSERT_SECONDS, RemoteSink, SinkFailed
+from gateway.storage.postgres import Patience
 from gateway.storage.sql.ledger import SqlLedger
 from tests.unit.gateway.ledger.builders import make_entry, request_id
 
@@ -39,6 +40,13 @@ async def test_the_databases_error_comes_back_and_the_writer_goes_on(engine: Asy
         await connection.exec_driver_sql("ALTER TABLE elsewhere RENAME TO daily")
     assert await sink.insert(Batch.of([make_entry(1)])) == 1
     await sink.aclose()
+
+
+def test_the_writer_gives_up_a_statement_before_it_is_given_up_itself() -> None:
+    """Killed while it waited for a lock, it left a connection that went on waiting, and so did each next one."""
+    patience = Patience()
+    assert patience.statement_seconds is not None
+    assert patience.connect_seconds + patience.statement_seconds < INSERT_SECONDS
 
 
 async def test_the_writer_ends_with_its_input(database_url: str) -> None:

@@ -16,17 +16,21 @@ from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_
 
 
 class FlakyDatabase:
-    """Fails while `is_down`; with `forgets_to_answer` it commits and then fails, like a lost connection."""
+    """Fails while `is_down`, and waits while `is_locked`; with `forgets_to_answer` it commits and then fails, like a
+    lost connection."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Entry] = {}
         self.is_down = False
+        self.is_locked = False
         self.forgets_to_answer = False
 
     async def insert(self, batch: Sequence[Entry]) -> int:
         await asyncio.sleep(0)
         if self.is_down:
             raise ConnectionError("down")
+        while self.is_locked:
+            await asyncio.sleep(0.01)
         before = len(self.rows)
         for entry in batch:
             self.rows.setdefault(entry.intent.request_id, entry)
@@ -107,15 +111,19 @@ async def test_after_a_failed_sync_what_is_durable_is_shipped_and_nothing_else_w
     await journal.aclose()
 
 
-async def test_that_the_database_takes_nothing_is_known_until_it_does(journal: Journal) -> None:
+@pytest.mark.parametrize("fault", ["is_down", "is_locked"])
+async def test_that_the_database_takes_nothing_is_known_until_it_does(
+    fault: str, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
     database = FlakyDatabase()
-    database.is_down = True
-    shipper = Shipper(journal, database)
+    setattr(database, fault, True)
+    shipper = Shipper(journal, database, told_seconds=0.05)
     await settle(journal, range(3))
     running = asyncio.create_task(shipper.run())
     while not shipper.is_failing:
         await asyncio.sleep(0.01)
-    database.is_down = False
+    assert "3 entries wait in the journal" in caplog.messages[-1]
+    setattr(database, fault, False)
     while shipper.is_failing:
         await asyncio.sleep(0.01)
     assert len(database.rows) == 3
