@@ -10,10 +10,11 @@ from typing import Final, cast
 import msgspec
 
 from backends.endpoints.responses_tools import OFFER, Tools, arguments_of, is_among_some, parse_tools
-from backends.errors import UpstreamRejected
+from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.chat_fields import in_background, invalid, list_of, object_of, untranslatable
 from backends.formats.json_objects import Fields, decode_object, part_of, text_of
 from backends.formats.past_thinking import THOUGHT, is_our_reasoning, name_thoughts, thought_of
+from backends.formats.responses import no_response
 from backends.formats.responses_chat import CALLS
 from backends.formats.strict_turns import mend_for
 
@@ -38,7 +39,6 @@ NOT_KEPT: Final = (
     "it in full (store: false), or use a model whose provider offers the Responses API"
 )
 KEPT_ELSEWHERE: Final = {
-    "previous_response_id": f"the response {NOT_KEPT}",
     "conversation": "it is not kept here; use a model of the provider that created it",
     "prompt": "prompts are stored only at providers that offer the Responses API",
 }
@@ -85,6 +85,8 @@ def chat_body_from_responses(
         raise invalid("body", "must be a JSON object")
     if fields.get("background"):
         raise in_background()
+    if previous := fields.get("previous_response_id"):
+        raise no_response(str(previous), f"it {NOT_KEPT}", Untranslatable)
     for name, why in KEPT_ELSEWHERE.items():
         if fields.get(name):
             raise untranslatable(name, why)

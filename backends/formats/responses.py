@@ -75,14 +75,18 @@ def as_asked(body: bytes, names: ResponseNames, *, backend: str) -> bytes:
         return body
     found, written = names.inward(name), f'"{name}"'.encode()
     if found is None or written not in body:
-        message = f"Previous response with id {name[:300]!r} not found: no response of that name is known to this key."
-        refusal = error_body(message, kind="invalid_request_error", code="previous_response_not_found", param=_PREVIOUS)
-        raise UpstreamRejected(message, body=refusal)
+        raise no_response(name, "no response of that name is known to this key")
     if found.backend != backend:
-        message = f"{_PREVIOUS}: {found.backend} stores that response; use a model of that backend"
-        refusal = error_body(message, kind="invalid_request_error", code="kept_elsewhere", param=_PREVIOUS)
-        raise Untranslatable(message, body=refusal)
+        remedy = "use a model of that backend, or have your client send the conversation in full"
+        raise no_response(name, f"{found.backend} stores that response; {remedy}", Untranslatable)
     return body.replace(written, f'"{found.own}"'.encode())
+
+
+def no_response(name: str, why: str, error: type[UpstreamRejected] = UpstreamRejected) -> UpstreamRejected:
+    """OpenAI's own words and code: clients that read either send the conversation in full."""
+    message = f"Previous response with id {name[:300]!r} not found: {why}."
+    refusal = error_body(message, kind="invalid_request_error", code="previous_response_not_found", param=_PREVIOUS)
+    return error(message, body=refusal)
 
 
 def as_shown(payload: bytes, response: Mapping[str, object], names: ResponseNames, *, backend: str) -> bytes:

@@ -180,5 +180,6 @@ async def test_what_a_model_without_a_responses_api_answered_is_kept_here(is_str
         await own.responses.delete(second.id)
         with pytest.raises(openai.NotFoundError):
             await own.responses.retrieve(second.id)
-        with pytest.raises(openai.BadRequestError, match="is not kept here"):
+        with pytest.raises(openai.BadRequestError, match="is not kept here") as caught:
             await responded(own, is_stream=is_stream, input="more", previous_response_id=second.id)
+        assert caught.value.code == "previous_response_not_found", "clients that know it send the conversation in full"

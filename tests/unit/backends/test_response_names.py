@@ -43,8 +43,9 @@ def test_another_teams_response_is_not_found_and_anothers_backend_is_named() -> 
     with pytest.raises(UpstreamRejected, match="not found") as caught:
         as_asked(body, BLUE, backend="openai")
     assert b"previous_response_not_found" in caught.value.body
-    with pytest.raises(Untranslatable, match="openai stores that response"):
+    with pytest.raises(Untranslatable, match="openai stores that response") as caught:
         as_asked(body, RED, backend="another")
+    assert b"previous_response_not_found" in caught.value.body
 
 
 def test_a_response_is_shown_under_its_name_and_one_that_is_not_stored_as_it_is() -> None:

@@ -128,7 +128,7 @@ async def test_nothing_is_kept_of_who_asks_for_it() -> None:
     talk = Talk()
     first = await talk.say("first", store=False)
     assert first["store"] is False
-    with pytest.raises(UpstreamFailed, match="previous_response_id: the response is not kept here"):
+    with pytest.raises(UpstreamFailed, match=f"Previous response with id '{first['id']}' not found: it is not kept"):
         await talk.say("second", previous_response_id=first["id"])
 
 
