@@ -210,21 +210,22 @@ class LitellmBackend:
             raise untranslatable("messages", f"{name} is an address, which {self._name} cannot take; send it as base64")
 
     def _translated(self, error: Exception, call: Call) -> BackendError:
-        if isinstance(error, TimeoutError) or type(error).__name__ == "Timeout":
+        kind, message = type(error).__name__, str(getattr(error, "message", ""))
+        status, refused = getattr(error, "status_code", None), getattr(error.__context__, "status_code", None)
+        if refused in (400, 422):
+            # litellm goes by words, as `Invalid API Key`, `Overloaded`, `rate limit` or `timed out`, which a refusal
+            # may only quote of the caller.
+            kind, status = "BadRequestError", google_status(refused, message.encode())
+        if isinstance(error, TimeoutError) or kind == "Timeout":
             return UpstreamTimeout(f"{self._name} sent no answer in time")
-        status, message = getattr(error, "status_code", None), str(getattr(error, "message", ""))
         if _ANSWERED.match(message):
             return self._unreadable()
-        if not isinstance(status, int) or type(error).__name__ == "APIConnectionError":
+        if not isinstance(status, int) or kind == "APIConnectionError":
             return UpstreamUnavailable(f"{self._name} failed ({type(error).__name__})")
-        if 200 <= status < 300 or type(error).__name__ == "APIResponseValidationError":
+        if 200 <= status < 300 or kind == "APIResponseValidationError":
             return self._unreadable()
         response = getattr(error, "response", None)
         headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
-        refused = getattr(error.__context__, "status_code", None)
-        if refused == 400 and (status in (401, 403) or status >= 500):
-            # litellm goes by words, as `Invalid API Key` or `Overloaded`, which a refusal may only quote of the caller.
-            status = google_status(refused, message.encode())
         code = TOO_LONG if is_too_long(message.encode()) else None
         body = error_body(message, kind="invalid_request_error", code=code)
         theirs = message.partition(" - ")[2].encode()  # "litellm.RateLimitError: VertexAIException - {...}"

@@ -432,19 +432,27 @@ async def test_one_real_call_plain_and_streamed_and_answers_that_litellm_cannot_
 
 
 @pytest.mark.parametrize(
-    ("made", "kind"),
+    ("refused", "made", "kind"),
     [
-        (error_named("AuthenticationError", 401, message="x.Invalid API Key: Extra inputs"), UpstreamRejected),
-        (error_named("InternalServerError", 500, message="x.Overloaded: Extra inputs"), UpstreamRejected),
-        (error_named("AuthenticationError", 401, message='why - {"reason":"API_KEY_INVALID"}'), UpstreamAuth),
-        (error_named("AuthenticationError", 401, message='why - {"error":"Incorrect API key provided"}'), UpstreamAuth),
+        (400, error_named("AuthenticationError", 401, message="x.Invalid API Key: Extra inputs"), UpstreamRejected),
+        (400, error_named("InternalServerError", 500, message="x.Overloaded: Extra inputs"), UpstreamRejected),
+        (422, error_named("RateLimitError", 429, message="Invalid function 'get_rate_limit'"), UpstreamRejected),
+        (400, error_named("Timeout", 408, message="x.Request timed out: Extra inputs"), UpstreamRejected),
+        (400, error_named("APIConnectionError", 500, message="x.Overloaded: Extra inputs"), UpstreamRejected),
+        (400, error_named("AuthenticationError", 401, message='why - {"reason":"API_KEY_INVALID"}'), UpstreamAuth),
+        (
+            400,
+            error_named("AuthenticationError", 401, message='why - {"error":"Incorrect API key provided"}'),
+            UpstreamAuth,
+        ),
     ],
 )
-async def test_a_refusal_that_quotes_words_for_a_wrong_key_or_a_broken_server_is_none_of_them(
-    made: Exception, kind: type[BackendError]
+async def test_a_refusal_that_quotes_words_for_a_wrong_key_a_broken_or_a_busy_server_is_none_of_them(
+    refused: int, made: Exception, kind: type[BackendError]
 ) -> None:
-    """litellm 1.106.2 goes by such words in Anthropic's 400 that names a caller's field: the key rested for all."""
-    made.__context__ = error_named("AnthropicError", 400)
+    """litellm 1.106.2 goes by such words in Anthropic's 400 that names a caller's field, or OpenAI's that names a tool:
+    the key or the model rested for all."""
+    made.__context__ = error_named("AnthropicError", refused)
     with pytest.raises(BackendError) as caught:
         await LitellmBackend("b", complete=FakeLitellm(made)).open(make_call(BODY))
     assert isinstance(caught.value, kind)
