@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from backends.errors import UnreadableAnswer
 from backends.formats.json_objects import decode_object, objects_of
-from backends.formats.openai_events import ChatEvent, decode_leniently
+from backends.formats.openai_events import ChatEvent, decode_leniently, error_in_text, error_told
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
 from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
@@ -21,8 +21,10 @@ from backends.protocol import Chunk
 from backends.usage import Usage
 
 DONE: Final = b"data: [DONE]\n\n"
-_GIVEN_UP: Final = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
-"""Finish reasons of an answer that was not brought to its end: vLLM and SGLang, OpenRouter, DeepSeek, Z.ai."""
+_FAILED: Final = "error_finish"
+_GIVEN_UP: Final = frozenset({"abort", "error", "insufficient_system_resource", "network_error", _FAILED})
+"""Finish reasons of an answer that was not brought to its end: vLLM and SGLang, OpenRouter, DeepSeek, Z.ai,
+DashScope."""
 _BAD_CALL: Final = "function_call_filter"
 """How Gemini's compatible endpoint begins the finish reason of an answer with a call that its model wrote badly."""
 _COMPLETION: Final = "text_completion"
@@ -72,7 +74,10 @@ class OpenAIStreamReader(StreamReader):
         event, data = self._decode(data)
         if event.is_failure:
             raise self._failed(event.error)
-        chunk = self._chunk((event,), data.replace(b"\n", b" "))
+        line = data.replace(b"\n", b" ")
+        if not event.choices and (error := error_told((event,), line)) is not None:
+            raise self._failed(error)
+        chunk = self._chunk((event,), line)
         self._note(chunk)
         return [chunk]
 
@@ -89,7 +94,7 @@ class OpenAIStreamReader(StreamReader):
             decoded = _EVENT.decode_lines(lines)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        if len(decoded) != count or _has_failure(decoded):
+        if len(decoded) != count or _has_failure(decoded) or error_told(decoded, lines) is not None:
             return None
         chunk = self._chunk(decoded, lines)
         self._note(chunk)
@@ -145,7 +150,11 @@ class OpenAIStreamReader(StreamReader):
                     )
                 usage, is_malformed = found_usage or usage, is_malformed or is_no_usage
             if finish_reason and _is_given_up(finish_reason):
-                given_up = self._broken("gave up in the middle of the answer")
+                given_up = (
+                    self._failed(error_in_text(_text_of(event)))
+                    if finish_reason == _FAILED
+                    else self._broken("gave up in the middle of the answer")
+                )
                 given_up.usage = usage
                 raise given_up
             if event.x_breakeven:
@@ -195,6 +204,11 @@ def _is_given_up(finish_reason: str) -> bool:
     return finish_reason in _GIVEN_UP or finish_reason.startswith(_BAD_CALL)
 
 
+def _text_of(event: ChatEvent) -> str:
+    texts = (choice.delta.content for choice in event.choices or () if choice.delta is not None)
+    return "".join(text for text in texts if isinstance(text, str))
+
+
 def _without_usage(event: ChatEvent, data: bytes) -> bytes:
     if event.usage is not None and not event.choices:
         return b""
@@ -215,6 +229,8 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
             raise no_answer(f"{backend} answered with something that is not JSON", body) from error
     if event.error is not None and event.is_failure:
         raise error_from_event(event.error, backend=backend, is_started=False)
+    if has_choices and not event.choices and (error := error_told((event,), body.replace(b"\n", b" "))) is not None:
+        raise error_from_event(error, backend=backend, is_started=False)
     has_output, characters, finish_reason = not event.choices, 0, None
     for choice in event.choices or ():
         is_said, count = choice.output()

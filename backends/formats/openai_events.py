@@ -6,12 +6,32 @@ finds malformed JSON before a caller does.
 
 import json
 import math
+import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Annotated, Final, TypeVar, cast
 
 import msgspec
 
+from backends.formats.json_objects import Fields, decode_object, integer, part_of, text_of
+
 MOST_CHOICES: Final = 1_000
+_MAY_TELL: Final = re.compile(rb'"(?:error_)?message"|"status_msg"|"error_code"')
+_STATUS_LINE: Final = re.compile(r":HTTP_STATUS/(\d{3})\b")
+_MINIMAX: Final[Mapping[int, int]] = {
+    1002: 429,
+    1004: 401,
+    1008: 402,
+    1026: 400,
+    1027: 400,
+    1039: 429,
+    1041: 429,
+    2013: 400,
+    2045: 429,
+    2049: 401,
+    2056: 429,
+}
+"""Its error codes, and HTTP's status for the same; others are faults of its own."""
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -98,6 +118,38 @@ def _part_characters(part: object) -> int:
     text, thinking = fields.get("text"), fields.get("thinking")
     count = len(text) if isinstance(text, str) else 0
     return count + sum(_part_characters(inner) for inner in cast(list[object], thinking or ()))
+
+
+def error_told(events: Iterable[ChatEvent], data: bytes) -> Fields | None:
+    """The error that events without choices tell in a form of their server's, as OpenAI's: DashScope's own and others'
+    `code` and `message`, FastChat's `error_code` and `text`, Venice's `error_type` and `error_message`, and MiniMax's
+    `base_resp`. Of several events, `data` has a line each, and any of these is enough."""
+    if _MAY_TELL.search(data) is None or all(event.choices for event in events):
+        return None
+    found = (_told(decode_object(line) or {}) for line in data.split(b"\n"))
+    return next((error for error in found if error is not None), None)
+
+
+def _told(fields: Fields) -> Fields | None:
+    if fields.get("choices"):
+        return None
+    base = part_of(fields, "base_resp")
+    if code := integer(base, "status_code"):
+        return {"code": _MINIMAX.get(code), "message": text_of(base, "status_msg") or ""}
+    message = next(filter(None, (text_of(fields, name) for name in ("error_message", "message", "text"))), None)
+    kind = next(filter(None, (fields.get(name) for name in ("error_type", "error_code", "code"))), None)
+    return {"code": kind, "message": message} if message and kind and kind not in (200, "200") else None
+
+
+def error_in_text(text: str) -> Fields:
+    """The error that DashScope puts in place of a text that ends with `error_finish`: lines with the HTTP status and
+    with an object."""
+    status, said = (
+        _STATUS_LINE.search(text),
+        decode_object(text.partition("data:")[2].partition("\n")[0].encode()) or {},
+    )
+    message, kind = text_of(said, "message") or "", text_of(said, "code")
+    return {"code": int(status[1]) if status else kind, "type": kind, "message": message}
 
 
 def decode_leniently(data: bytes) -> tuple[ChatEvent, bytes]:

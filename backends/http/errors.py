@@ -308,6 +308,7 @@ _STATUS_BY_TYPE: Final[Mapping[str, int]] = {
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
+    "throttling": 429,
     "overloaded_error": 529,
     "authentication_error": 401,
     "permission_error": 403,
@@ -351,7 +352,9 @@ def _status_of(error: object) -> int | None:
     for name in ("code", "status", "type"):
         value = fields.get(name)
         if isinstance(value, str):
-            value = _STATUS_BY_TYPE.get(value.lower()) or (int(value) if re.fullmatch(r"[45]\d\d", value) else None)
+            value = _STATUS_BY_TYPE.get(value.lower().partition(".")[0]) or (
+                int(value) if re.fullmatch(r"[45]\d\d", value) else None
+            )
         if isinstance(value, int) and 400 <= value < 600:
             return value
     return None

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.errors import BackendError, RateLimited, StreamBroken, UnreadableAnswer, UpstreamUnavailable
+from backends.errors import (
+    BackendError,
+    RateLimited,
+    StreamBroken,
+    UnreadableAnswer,
+    Untranslatable,
+    UpstreamAuth,
+    UpstreamUnavailable,
+)
 from backends.formats.openai import OpenAIStreamReader, event_bytes, read_answer
 from backends.protocol import Chunk
 from backends.usage import EngineTimings, Usage
@@ -138,10 +146,55 @@ def test_a_number_that_no_choice_has_is_not_remembered(index: int) -> None:
     assert reader.end()[0].is_done, "it was taken for the first"
 
 
+ERROR_FINISH = "error_finish"
+THROTTLED = 'id:1\nevent:error\n:HTTP_STATUS/429\ndata:{"code":"Throttling.AllocationQuota","message":"..."}'
 ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
     ("nothing at all", [], UnreadableAnswer),
     ("only DONE", [b"[DONE]"], UnreadableAnswer),
-    ("an error of the provider's own form, then DONE", [{"code": "x", "message": "no"}, b"[DONE]"], UnreadableAnswer),
+    (
+        "an error of the provider's own form, then DONE",
+        [{"code": "x", "message": "no"}, b"[DONE]"],
+        UpstreamUnavailable,
+    ),
+    (
+        "an error of its own form after output, then DONE",
+        [delta(content="x"), {"code": "x", "message": "no"}, b"[DONE]"],
+        StreamBroken,
+    ),
+    ("DashScope's own throttling", [{"code": "Throttling.RateQuota", "message": "no", "request_id": "r"}], RateLimited),
+    ("the same after output", [delta(content="x"), delta(ERROR_FINISH, content=THROTTLED)], StreamBroken),
+    ("the same in place of a text", [delta(ERROR_FINISH, content=THROTTLED)], RateLimited),
+    ("another in place of a text", [delta(ERROR_FINISH, content="no")], UpstreamUnavailable),
+    (
+        "Venice's prompt that is too long",
+        [{"error_type": "context_length_exceeded", "error_message": "This model's maximum context length is 9"}],
+        Untranslatable,
+    ),
+    (
+        "FastChat's error",
+        [{"text": "max_tokens must be at least 1", "error_code": 50001}, b"[DONE]"],
+        UpstreamUnavailable,
+    ),
+    (
+        "MiniMax's empty account",
+        [{"choices": None, "base_resp": {"status_code": 1008, "status_msg": "no"}}],
+        UpstreamAuth,
+    ),
+    (
+        "MiniMax's limit, with its zero usage",
+        [{"choices": [], "usage": {"total_tokens": 0}, "base_resp": {"status_code": 1002, "status_msg": "rate limit"}}],
+        RateLimited,
+    ),
+    (
+        "MiniMax's good ending",
+        [
+            delta(content="x"),
+            {"object": "chat.completion", "choices": [{"finish_reason": "stop", "message": {"content": "x"}}]},
+            {"choices": [], "usage": USAGE, "base_resp": {"status_code": 0, "status_msg": ""}},
+        ],
+        True,
+    ),
+    ("an event that says that all is well", [{"code": 200, "message": "ok"}, delta(content="x"), delta("stop")], True),
     ("DONE", [delta(content="x"), delta("stop"), b"[DONE]"], True),
     ("DONE and a blank", [delta(content="x"), delta("stop"), b"[DONE] "], True),
     ("an empty error beside each choice", [delta(content="x") | {"error": {}}, delta("stop") | {"error": ""}], True),
@@ -279,7 +332,7 @@ def test_an_embedding_is_output_without_text(usage: bytes) -> None:
         (b"[]", 0),
         (b' {"a":1', 7),
         (b"[" * 100_000, 0),
-        (b'{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}', 0),
+        (b'{"choices":null,"base_resp":{"status_code":0,"status_msg":""}}', 0),
     ],
 )
 def test_what_is_no_answer_may_be_asked_of_another(body: bytes, characters: int) -> None:
@@ -300,6 +353,10 @@ def test_an_error_in_place_of_an_answer_is_no_answer_that_cannot_be_read() -> No
     with pytest.raises(UpstreamUnavailable) as caught:
         read_answer(b'{"error":"no"}', backend="b")
     assert type(caught.value) is UpstreamUnavailable
+    with pytest.raises(UpstreamAuth):
+        read_answer(
+            b'{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}', backend="b"
+        )
 
 
 @pytest.mark.parametrize("choice", [{"index": 0}, {"index": 0, "message": None}])
@@ -416,6 +473,7 @@ EVENTS: list[bytes] = [
     *(json.dumps(choice(index, finish)).encode() for index in (0, 1) for finish in (None, "stop", "error")),
     json.dumps({"error": {"code": 429}}).encode(),
     json.dumps({"object": "error", "message": "no", "code": 400}).encode(),
+    b'{"code": "x",\n"message": "no"}',
     json.dumps({"choices": [], "usage": USAGE, "x_breakeven": {"gpu_seconds": 0.25, "queue_seconds": 0.0}}).encode(),
 ]
 
