@@ -50,8 +50,7 @@ class SharedVersions:
     async def activate(self, chosen: Active, *, author: str) -> None:
         """Raises StateError, changing nothing, if the choice cannot be loaded or somebody else made one meanwhile."""
         await self.follow()
-        self._versions.require(chosen)
-        await self._store.keep(self._versions.files(artefact=chosen.artefact, correction=chosen.correction))
+        await self._keep(chosen)
         await self._choose([*self._versions.history(), chosen], "classifier.promote", author, chosen.at_us)
 
     async def rollback(self, *, author: str) -> Active:
@@ -64,9 +63,14 @@ class SharedVersions:
             raise StateError("there is no earlier classifier to go back to; the shipped one is in force")
         chosen, self._seen = history[-2], newest or self._seen
         await self._fetch(chosen.artefact)  # not the one in force: it may be damaged
-        self._versions.require(chosen)
+        await self._keep(chosen)
         await self._choose(history[:-1], "classifier.rollback", author, now_us())
         return chosen
+
+    async def _keep(self, chosen: Active) -> None:
+        """Raises StateError if it cannot be loaded here."""
+        self._versions.require(chosen)
+        await self._store.keep(self._versions.files(artefact=chosen.artefact, correction=chosen.correction))
 
     async def _history(self, number: int) -> list[Active]:
         return [Active(**one) for one in json.loads(await self._store.history(number))]

@@ -82,6 +82,10 @@ async def test_an_adapted_artefact_reaches_the_other_home_whole_or_not_at_all(
     one, two = pair
     name = one.versions.add_artefact(SHIPPED_FOLDER)
     await one.shared.activate(Active(name, None, "", 1), author="ann")
+    await one.shared.activate(Active(SHIPPED, None, "", 2), author="ann")
+    async with writing(engine) as connection:  # as if five others had been in force since
+        await connection.execute(delete(classifier_files))
+    await one.shared.rollback(author="ann")
     assert await two.shared.follow()
     assert two.versions.artefacts() == [SHIPPED, name]
     (two.home / "artefacts" / name / "weights.bin").write_bytes(b"half")
