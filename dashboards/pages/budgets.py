@@ -70,7 +70,7 @@ async def build(view: View) -> None:
         if may_write:
             stopping = {(one["scope"], one["name"]) for one in found["budgets"] if one["stops"]}
             await _setter(view, asked, listed, stopping)
-    team = view.query("team")
+    team = view.query("team") if sees_all else None  # a lead's is its own, whatever the address says
     whose = team or ("everything" if sees_all else "your team")
     spend = panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {whose}, UTC days.")
     with spend.props(f"id={SPEND}"):

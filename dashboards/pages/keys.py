@@ -109,7 +109,8 @@ def _creator(view: View, models: Sequence[str], list_again: Callable[[], Awaitab
         button = ui.button("Create").props("no-caps unelevated")
     result = html("")
     marked = MarkedFields(fields.by_name(), result)
-    kept = KeptForm("new key", {"role": role, **fields.by_name()}, lambda said: marked.say(form_word(said)))
+    every = {"role": role, **fields.by_name()}
+    kept = KeptForm("new key", every, lambda said: marked.say(form_word(said)), outlives_leaving=True)
 
     async def create() -> None:
         try:

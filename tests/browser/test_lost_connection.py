@@ -40,7 +40,7 @@ def test_an_edit_outlives_the_session(chromium: webdriver.Chrome, running: Runni
     drain(chromium)
 
 
-def test_a_form_outlives_the_session_and_is_sent_only_by_who_presses_again(
+def test_a_form_outlives_its_page_and_the_session_and_is_sent_only_by_who_presses_again(
     browser: webdriver.Chrome, running: Running
 ) -> None:
     go(browser, running, "/keys")
@@ -49,6 +49,8 @@ def test_a_form_outlives_the_session_and_is_sent_only_by_who_presses_again(
     field(browser, "Requests a minute").send_keys("77")
     field(browser, "Requests at once").send_keys("8")
     choose(browser, "Role", "lead: reads")
+    go(browser, running, "/keys")  # as a search of the keys, or a way over another page, opens it anew
+    see(browser, "What you had typed has been restored")
     end_session(browser, running.ui)
     button(browser, "Create").click()
     sign_in_again(browser, running.ui, "/ui/keys", running)

@@ -64,7 +64,7 @@ def test_a_lead_walks_through_the_books_of_its_team(chromium: webdriver.Chrome, 
     assert groups == ["research", "Total"]
     assert [one.text for one in chromium.find_elements(By.CSS_SELECTOR, ".be-downloads a")] == ["CSV", "Parquet"]
     for path, said in (
-        ("/budgets", "your team"),
+        ("/budgets?team=support", "your team"),
         ("/requests", "Prompts and answers are not stored"),
         ("/batches", "No batches yet"),
         ("/keys", "the lead"),
