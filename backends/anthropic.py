@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from backends.endpoints.messages_events import in_messages_shape, messages_error
 from backends.errors import UpstreamRejected
+from backends.formats import efforts
 from backends.formats.anthropic import AnthropicStreamReader, openai_error, read_message
 from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.formats.anthropic_request import build_messages_body
@@ -157,7 +158,7 @@ class AnthropicBackend(HttpBackend):
             self._thinking.put(call.upstream_model, refused)
         if exchange is not asked and not says_unknown(call.body):
             self._learn(call, came, exchange, fields)
-        if is_effort_last:  # else it was not what was refused
+        if is_effort_last and not efforts.may_be_repeated(call.body):  # else it may not be what was refused
             self._efforts.put((call.upstream_model, _effort_of(came.body) or ""), _effort_of(exchange.body) or "")
         return reply
 

@@ -8,11 +8,12 @@ from msgspec.structs import replace as replace_fields
 
 from backends.dialects import Dialect
 from backends.errors import UpstreamRejected
+from backends.formats import efforts, refused_fields, stream_options
 from backends.formats.efforts import EFFORT, effort_of, offered_effort, with_effort
 from backends.formats.json_objects import decode_object, text_of
 from backends.formats.openai_request import build_body, is_in_own_words
 from backends.formats.refused_chats import ChatMend, chat_mend_for, may_be_quoted
-from backends.formats.refused_fields import OfEffort, may_be_repeated, of_effort, refused_field, without_refused
+from backends.formats.refused_fields import OfEffort, of_effort, refused_field, without_refused
 from backends.formats.stream_options import without_refused_options
 from backends.formats.strict_turns import Mend, may_quote, mend_for, mended
 from backends.http_backend import Exchange
@@ -90,12 +91,12 @@ class ChatExchanges:
             if chat_mends and not may_be_quoted(call.body):
                 known_mends = self._chat_mends.get(model) or ()
                 self._chat_mends.put(model, (*known_mends, *(one for one in chat_mends if one not in known_mends)))
-            if refused and not may_be_repeated(call.body):
+            if refused and not refused_fields.may_be_repeated(call.body):
                 key = of_effort(model, exchange.body)
                 self._refused.put(key, (self._refused.get(key) or frozenset()) | refused)
-            if asked and told:
+            if asked and told and not efforts.may_be_repeated(call.body):
                 self._efforts.put((model, asked), told)
-            if is_told_no_options:
+            if is_told_no_options and not stream_options.may_be_repeated(call.body):
                 self._tell_no_usage.put(model, True)
             return reply
 

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from backends.formats.chat_fields import EFFORTS
+from backends.formats.json_objects import without_escapes
 from backends.formats.json_splice import find_members, splice
 
 EFFORT: Final = b'"reasoning_effort"'
@@ -41,6 +42,12 @@ def offered_effort(asked: str, refusal: bytes) -> str | None:
     known = [level for level in EFFORTS if level in offered]
     enough = EFFORTS[EFFORTS.index(asked) :]
     return next((level for level in known if level in enough), known[-1] if known else None)
+
+
+def may_be_repeated(body: bytes) -> bool:
+    """Whether a chat, or a message, speaks of efforts beside its own: a server that repeats it says nothing about
+    others."""
+    return _REFUSED.search(without_escapes(splice(body, {"reasoning_effort": None}))) is not None
 
 
 def with_effort(body: bytes, effort: str) -> bytes:

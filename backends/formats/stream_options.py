@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from backends.formats.json_objects import without_escapes
 from backends.formats.json_splice import find_members, splice
 
 _ASKED_FOR_USAGE: Final = (b'{"include_usage":true}', b'{"include_usage": true}')  # as clients' libraries write it
@@ -31,3 +32,9 @@ def without_refused_options(body: bytes, refusal: bytes) -> bytes:
     options = members.get("stream_options")
     is_asked = options is not None and body[options.start : options.end] in _ASKED_FOR_USAGE
     return splice(body, {"stream_options": None}, members) if is_asked else body
+
+
+def may_be_repeated(body: bytes) -> bool:
+    """Whether a chat has such an error's words beside its own question: a server that repeats them says nothing about
+    other chats."""
+    return _REFUSED.search(without_escapes(splice(body, {"stream_options": None}))) is not None

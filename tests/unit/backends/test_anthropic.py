@@ -369,18 +369,17 @@ async def test_an_effort_that_a_template_behind_this_format_lacks_becomes_the_ne
 async def test_efforts_that_a_server_only_repeats_are_tried_once_and_not_learned() -> None:
     """Going from one to another until no try was left, it never came to what was refused."""
     said = "text content blocks must be non-empty, got: a reasoning_effort is valid if it is low or medium"
-    body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()
-    refused = Raw((body,), status=400, headers={"content-type": "application/json"})
-    blank, text = ({"type": "text", "text": text} for text in ("", "hi"))
+    error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}}).encode()
+    refused = Raw((error,), status=400, headers={"content-type": "application/json"})
+    blank, text, words = ({"type": "text", "text": text} for text in ("", "hi", said))
     asked = {"model": "qwen", "max_tokens": 9, "output_config": {"effort": "high"}}
-    bodies = (asked | {"messages": [{"role": "user", "content": parts}]} for parts in ([blank, text], [text]))
-    first, second = (make_call(json.dumps(one).encode(), "messages") for one in bodies)
-    async with ScriptedProvider(refused, refused, OUTCOME, OUTCOME) as provider:
+    bodies = (asked | {"messages": [{"role": "user", "content": parts}]} for parts in ([blank, text], [words], [text]))
+    async with ScriptedProvider(refused, refused, OUTCOME, refused, OUTCOME, OUTCOME) as provider:
         async with aclosing(AnthropicBackend("b", provider.base_url, "key")) as backend:
-            for call in (first, second):
-                await read_stream.collect(backend, call)
+            for body in bodies:
+                await read_stream.collect(backend, make_call(json.dumps(body).encode(), "messages"))
         told: list[Any] = [request.json["output_config"] for request in provider.received]
-    assert [config["effort"] for config in told] == ["high", "medium", "medium", "high"]
+    assert [config["effort"] for config in told] == ["high", "medium", "medium", "high", "medium", "high"]
 
 
 async def test_fields_that_a_count_does_not_know_are_sent_with_messages() -> None:

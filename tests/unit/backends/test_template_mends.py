@@ -166,6 +166,20 @@ async def test_an_effort_that_was_not_what_a_server_refused_is_not_changed_for_o
         assert provider.received[-1].json["reasoning_effort"] == "high"
 
 
+@pytest.mark.parametrize("path", ["reasoning_effort/valid/low", r"reasoning\u005feffort/valid/low", "stream_options"])
+async def test_a_chats_own_words_in_what_is_refused_for_a_moment_teach_nothing_about_others(path: str) -> None:
+    """Its caller's server gives the picture at the second time alone. So a tenant could lower everybody's effort, or
+    keep everybody's usage from the books, for an hour."""
+    other = LATE[:-1] + b',"reasoning_effort":"high"}'
+    refused = refusal(400, "could not fetch " + path.replace(r"\u005f", "_"))
+    async with ScriptedProvider(refused, *[Outcome()] * 2) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for asked in (other.replace(b'"a"', b'"%b"' % path.encode()), other):
+                await read_stream.collect(backend, ask(asked))
+        told = [(request.json["reasoning_effort"], "stream_options" in request.json) for request in provider.received]
+    assert told[0] == told[2] != told[1]
+
+
 async def test_a_screenshot_in_a_tools_result_is_shown_by_the_user() -> None:
     """Copilot and other agents send it there, and it stays in the conversation."""
     no_images = refusal(400, "Invalid 'messages[1]'. ... this message with role 'tool' contains an image URL.")
