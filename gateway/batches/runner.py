@@ -42,7 +42,7 @@ class BatchRunner:
         self._name = name
         self._news = asyncio.Event()
         self._sleep = sleep
-        self._is_stopping = self._was_away = False
+        self._is_stopping = self._was_away = self._is_told = False
         self._runs: dict[asyncio.Task[None], tuple[Batch, BatchRun]] = {}
 
     @property
@@ -97,9 +97,11 @@ class BatchRunner:
                     await self._sleep(AWAY_SECONDS)
                 found = await self._batches.claim(self._name, seconds=LEASE_SECONDS, most=1, besides=full)
             except StateError as error:
-                self._was_away = True
-                log.warning("cannot look for batches (%s); trying again", error)
+                if not self._is_told:
+                    log.warning("cannot look for batches (%s); tried again until it works", error)
+                self._was_away = self._is_told = True
                 return
+            self._is_told = False
             if not found or self._is_stopping:
                 return
             if found[0].id in mine:  # stalled longer than its lease, this process claimed its own batch again

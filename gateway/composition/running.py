@@ -333,13 +333,12 @@ class Gateway:
                 if self.versions_watch.has_changed():
                     self._use_classifier()
                 self.pipeline.priced_at(now_us())  # requests do this themselves, pages do not
-                if isinstance(self.exposition, FleetRegistry):
-                    self.exposition.write()
             except (OSError, BreakevenError):
                 log.exception(
-                    "cannot take over a new throughput curve or classifier (the next try is when its file changes), or "
-                    "cannot write metrics for the other workers"
+                    "cannot take over a new throughput curve or classifier; the next try is when its file changes"
                 )
+            if isinstance(self.exposition, FleetRegistry):
+                self.exposition.publish()
 
 
 def stop_process(error: OSError) -> None:

@@ -75,6 +75,7 @@ class Journal:
         self._spare_refused_at = -SPARE_RETRY_SECONDS
         self._reserved_bytes = 0
         self._skipped_checkpoints = 0
+        self._is_unnoted = False
         self._syncs = 0
         self.pace = SyncPace()
         self._sync_began = 0.0
@@ -223,10 +224,23 @@ class Journal:
         self._shipped = position
         self._shipped_entries += entries
         self._age.shipped(position)
+        self._note_shipped(position)
+        await self._let_go_before(position)
+
+    def _note_shipped(self, position: Position) -> None:
+        """Told and gone on without: the next start then ships again what it does not know of."""
         try:
             self._segments.note_shipped(position)
-        finally:
-            await self._let_go_before(position)
+        except OSError as error:
+            if not self._is_unnoted:
+                log.warning(
+                    "cannot note up to where the ledger is shipped (%s): see that the disk of BREAKEVEN_HOME has room; "
+                    "entries are shipped all the same, and some of them once more at the next start",
+                    error,
+                )
+            self._is_unnoted = True
+        else:
+            self._is_unnoted = False
 
     async def _let_go_before(self, position: Position) -> None:
         finished = self._segments.before(position)

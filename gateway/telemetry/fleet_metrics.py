@@ -1,5 +1,6 @@
 """One exposition for all workers of a replica: each writes its metrics to a file, and whichever is asked shows all."""
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from prometheus_client.samples import Sample
 
 from gateway.whole_file import write_whole
 
+log = logging.getLogger(__name__)
 WRITE_SECONDS = 2.0
 STALE_SECONDS = 30.0
 """A worker silent for this long is gone; its successor counts from zero, as Prometheus expects."""
@@ -26,11 +28,25 @@ class FleetRegistry(CollectorRegistry):
         self._own = own
         self._file = directory / f"{worker}.prom"
         self._clock = clock
+        self._is_unpublished = False
 
-    def write(self) -> None:
-        """Publishes this worker's metrics for the others."""
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self._file, generate_latest(self._own), lasts=False)
+    def publish(self) -> None:
+        """Writes this worker's metrics for the others. Logs once if that fails, and once when it works again."""
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._file, generate_latest(self._own), lasts=False)
+        except OSError as error:
+            if not self._is_unpublished:
+                log.error(
+                    "cannot write this worker's metrics for the others (%s), which leave it out of /metrics after "
+                    "%.0f s: see that the disk of BREAKEVEN_HOME has room and may be written to",
+                    error, STALE_SECONDS,
+                )  # fmt: skip
+            self._is_unpublished = True
+        else:
+            if self._is_unpublished:
+                log.warning("this worker's metrics are written for the others again")
+            self._is_unpublished = False
 
     def remove(self) -> None:
         """Called when this worker is about to end."""

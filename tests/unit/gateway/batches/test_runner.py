@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
+import pytest
+
 from gateway.batches.run import BatchRun
 from gateway.batches.runner import AWAY_SECONDS, BatchRunner
 from gateway.batches.values import Batch
@@ -73,11 +75,12 @@ async def test_a_batch_that_is_offered_again_is_worked_on_once() -> None:
     assert store.released == 2, "before the first look, and at the end"
 
 
-async def test_while_the_database_is_away_it_is_looked_again() -> None:
+async def test_while_the_database_is_away_it_is_looked_again_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     Endless.began = 0
     runner = await looked(Offering(failures=3), 5)
     assert Endless.began == 1
     await runner.stop(1.0)
+    assert len(caplog.messages) == 1
 
 
 async def test_once_the_database_is_back_whoever_had_a_batch_may_come_first() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import LOOK_POLLS, Shipper
 from tests.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
+from tests.unit.gateway.ledger.journals import open_journal
 
 
 class FlakyDatabase:
@@ -108,6 +110,24 @@ async def test_after_a_failed_sync_what_is_durable_is_shipped_and_nothing_else_w
     assert sorted(database.rows) == [request_id(number) for number in range(3)]
     with pytest.raises(LedgerUnavailable, match="restart"):
         journal.require_synced()
+    await journal.aclose()
+
+
+async def test_a_disk_too_full_to_note_what_is_shipped_is_told_once_and_delays_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal, database = open_journal(tmp_path), FlakyDatabase()
+    shipper = Shipper(journal, database)
+    (tmp_path / "shipped").mkdir()
+    for number in range(3):
+        await settle(journal, range(number, number + 1))
+        assert await shipper.ship_once() == 1
+    assert not journal.unshipped_entries
+    assert ["see that the disk of BREAKEVEN_HOME has room" in one for one in caplog.messages].count(True) == 1
+    (tmp_path / "shipped").rmdir()
+    await settle(journal, range(3, 4))
+    assert await shipper.ship_once() == 1
+    assert (tmp_path / "shipped").exists()
     await journal.aclose()
 
 

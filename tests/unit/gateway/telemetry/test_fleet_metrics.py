@@ -1,6 +1,7 @@
 import os
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from gateway.telemetry.fleet_metrics import STALE_SECONDS, FleetRegistry
@@ -17,7 +18,7 @@ def worker(directory: Path, name: str, requests: int) -> FleetRegistry:
 
 
 def left_by(registry: FleetRegistry, directory: Path, name: str, *, seconds_ago: float = 1.0) -> None:
-    registry.write()
+    registry.publish()
     os.utime(directory / f"{name}.prom", (NOW - seconds_ago, NOW - seconds_ago))
 
 
@@ -51,3 +52,17 @@ def test_a_dead_worker_is_not_shown_for_ever(tmp_path: Path) -> None:
     left_by(two, tmp_path, "worker-0001")
     two.remove()
     assert not any("worker-0001" in line for line in lines(one))
+
+
+def test_a_disk_that_takes_no_metrics_is_told_once_and_when_it_is_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = worker(tmp_path, "one", 1)
+    (tmp_path / "one.prom").mkdir()
+    for _ in range(3):
+        registry.publish()
+    assert ["see that the disk of BREAKEVEN_HOME has room" in one for one in caplog.messages] == [True]
+    (tmp_path / "one.prom").rmdir()
+    for _ in range(3):
+        registry.publish()
+    assert caplog.messages[1:] == ["this worker's metrics are written for the others again"]
