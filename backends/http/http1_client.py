@@ -131,6 +131,8 @@ class Http1Client:
             async with asyncio.timeout(seconds):
                 connection = await self._dialer.dial(make, target.host, target.port, tls)
         except (OSError, TimeoutError, UnicodeError) as error:
+            if isinstance(error, ssl.SSLCertVerificationError):
+                self._tls = None  # the authorities may have been renewed on this machine: read them again
             if is_for_want_of_files(error):
                 message = (
                     "this process has reached its limit of open files; raise it (ulimit -Hn, systemd's LimitNOFILE)"

@@ -46,6 +46,19 @@ async def test_tls_to_whom_we_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert await fetch(made, url) == (200, b"ok")
 
 
+async def test_authorities_that_were_renewed_are_trusted_without_a_new_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authorities.pem"))
+    self_signed(tmp_path)
+    (tmp_path / "certificate.pem").rename(tmp_path / "authorities.pem")
+    async with server(says(OK), self_signed(tmp_path)) as url, client() as made:
+        with pytest.raises(ConnectFailed, match="its certificate is refused"):
+            await fetch(made, url)
+        (tmp_path / "certificate.pem").rename(tmp_path / "authorities.pem")
+        assert await fetch(made, url) == (200, b"ok")
+
+
 async def test_what_a_ca_of_old_left_out_is_told_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
