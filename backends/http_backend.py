@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -155,8 +156,12 @@ class HttpBackend:
             if not kind.startswith(JSON):
                 if exchange.read_stream is not None:
                     return exchange.read_stream(response, kind)
-                return StreamReply(response, exchange.stream_reader(), self._name)
-            chunk = exchange.read_answer(await response.read_all(MAX_ANSWER_BYTES))
+                told = partial(_as_told, call.upstream_model, sent, exchange.translate_error)
+                return StreamReply(response, exchange.stream_reader(), self._name, told=told)
+            try:
+                chunk = exchange.read_answer(await response.read_all(MAX_ANSWER_BYTES))
+            except UpstreamRejected as refusal:
+                raise _as_told(call.upstream_model, sent, exchange.translate_error, refusal, refusal.body) from None
             if call.is_stream and not exchange.may_be_whole:
                 message = f"{self._name} answered without a stream"
                 raise UnreadableAnswer(message, usage=chunk.usage, output_characters=chunk.output_characters)
@@ -172,11 +177,9 @@ class HttpBackend:
         body = await self._error_body(response)
         status = exchange.true_status(response.status, body)
         error = error_from_status(status, response.headers, body, backend=self._name)
-        if isinstance(error, UpstreamRejected):
-            error = where_another_may_do(error, body, call.upstream_model)
-            if error.body:
-                error.body = b"" if _quotes_secret(body, sent) else exchange.translate_error(body)
-        return error
+        if not isinstance(error, UpstreamRejected):
+            return error
+        return _as_told(call.upstream_model, sent, exchange.translate_error, error, body)
 
     async def get(self, url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
         """Status and body of a small page, within a few seconds. Raises BackendError."""
@@ -233,6 +236,20 @@ class HttpBackend:
             return await response.read_all(MAX_ERROR_BYTES)
         except BackendError:
             return b""
+
+
+def _as_told(
+    model: str,
+    sent: Mapping[str, str],
+    translate_error: Callable[[bytes], bytes],
+    error: UpstreamRejected,
+    body: bytes,
+) -> UpstreamRejected:
+    """A refusal, by its status or inside a 200, as its caller may hear it."""
+    error = where_another_may_do(error, body, model)
+    if error.body:
+        error.body = b"" if _quotes_secret(body, sent) else translate_error(body)
+    return error
 
 
 def where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> UpstreamRejected:

@@ -52,6 +52,8 @@ LONGEST_STREAM_BYTES: Final = 256 << 20
 """Of the chat's stream: enough for a hundred thousand tokens with twenty logprobs each."""
 Write = Callable[[Chunk], bytes]
 """A chunk's payload in the other format."""
+WriteError = Callable[[UpstreamRejected], bytes]
+"""The body of a refusal in the other format."""
 
 
 class TranslatingBackend:
@@ -221,7 +223,7 @@ class TranslatingBackend:
         try:
             inner = await self._inner.open(_as_chat(call, body))
         except UpstreamRejected as error:
-            error.body = messages_error_from(error.body, error.status or 400, error.message)
+            error.body = _message_error(error)
             raise
         message_id, model, stops = f"msg_{call.request_id}", call.upstream_model, _stop_sequences(call.body)
         keeps, name_of = partial(keeps_reasoning, call.body), partial(own_name, call.body)
@@ -234,7 +236,7 @@ class TranslatingBackend:
                 keeps_reasoning=keeps,
                 name_of=name_of,
             )
-            return _WrittenReply(self.name, inner, writer.write)
+            return _WrittenReply(self.name, inner, writer.write, _message_error)
         return _WrittenReply(
             self.name,
             inner,
@@ -254,11 +256,11 @@ class TranslatingBackend:
         try:
             inner = await self._inner.open(_as_chat(call, asked.body))
         except UpstreamRejected as error:
-            error.body = content_error_from(error.body, error.status or 400, error.message)
+            error.body = _content_error(error)
             raise
         head = ContentHead(call.request_id, call.upstream_model, asked.shows_thoughts, asked.wrapping, asked.names)
         if call.is_stream:
-            return _WrittenReply(self.name, inner, ContentEventWriter(head).write)
+            return _WrittenReply(self.name, inner, ContentEventWriter(head).write, _content_error)
         return _WrittenReply(self.name, inner, lambda chunk: content_from_answer(chunk.payload, chunk.usage, head))
 
     def _content_of(self, call: Call, body: bytes) -> ContentAsked:
@@ -272,7 +274,7 @@ class TranslatingBackend:
                 signs_calls=self._dialect.needs_signatures,
             )
         except UpstreamRejected as error:
-            error.body = content_error_from(error.body, error.status or 400, error.message)
+            error.body = _content_error(error)
             raise
 
 
@@ -282,10 +284,13 @@ class _WrittenReply:
     Some formats repeat the whole answer at a stream's end, so an endless stream is cut off before it fills the memory.
     """
 
-    def __init__(self, backend: str, inner: Reply, write: Write) -> None:
+    def __init__(
+        self, backend: str, inner: Reply, write: Write, write_error: WriteError = lambda error: error.body
+    ) -> None:
         self._backend = backend
         self._inner = inner
         self._write = write
+        self._write_error = write_error
 
     @property
     def content_type(self) -> str:
@@ -293,15 +298,17 @@ class _WrittenReply:
 
     async def __aiter__(self) -> AsyncGenerator[Chunk]:
         came = 0
-        async for chunk in self._inner:
-            came += len(chunk.payload)
-            try:
+        try:
+            async for chunk in self._inner:
+                came += len(chunk.payload)
                 if came > LONGEST_STREAM_BYTES and not chunk.is_done:
                     raise EndlessAnswer
-                written = self._write(chunk)
-            except EndlessAnswer as error:
-                raise StreamBroken(f"{self._backend} sent an endless answer") from error
-            yield msgspec.structs.replace(chunk, payload=written)
+                yield msgspec.structs.replace(chunk, payload=self._write(chunk))
+        except EndlessAnswer as error:
+            raise StreamBroken(f"{self._backend} sent an endless answer") from error
+        except UpstreamRejected as refusal:
+            refusal.body = self._write_error(refusal)
+            raise
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -323,8 +330,15 @@ def _in_format_of(operation: Operation, error: UpstreamRejected) -> bytes:
     """The body of a chat's rejection in the format of the count request."""
     if operation == "responses.input_tokens":
         return error.body
-    write = content_error_from if operation == COUNT_OF_CONTENT else messages_error_from
-    return write(error.body, error.status or 400, error.message)
+    return _content_error(error) if operation == COUNT_OF_CONTENT else _message_error(error)
+
+
+def _message_error(error: UpstreamRejected) -> bytes:
+    return messages_error_from(error.body, error.status or 400, error.message)
+
+
+def _content_error(error: UpstreamRejected) -> bytes:
+    return content_error_from(error.body, error.status or 400, error.message)
 
 
 def _counted(operation: Operation, count: int, *, is_estimated: bool = False) -> Chunk:

@@ -5,6 +5,7 @@ The reader decides what events mean; this file decides how long to wait, and whi
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Self
 
 from backends.errors import (
@@ -12,6 +13,7 @@ from backends.errors import (
     StreamBroken,
     StreamStalled,
     UnreadableAnswer,
+    UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
@@ -28,6 +30,10 @@ MAX_ERROR_BYTES = 1024 * 1024
 _BEGINNING_BYTES = 1024  # tell JSON from a page
 MOST = MostValues(containers=1_000_000, names=4_000_000, values=8_000_000)
 """Of one answer, or one event: 8,000 tokens with twenty logprobs each, 64 MB of embeddings."""
+
+
+Told = Callable[[UpstreamRejected, bytes], UpstreamRejected]
+"""From a refusal and its body to what the caller may hear of it."""
 
 
 class TimedResponse:
@@ -133,12 +139,18 @@ class StreamReply:
     """
 
     def __init__(
-        self, response: TimedResponse, reader: StreamReader, backend: str, content_type: str = EVENT_STREAM
+        self,
+        response: TimedResponse,
+        reader: StreamReader,
+        backend: str,
+        content_type: str = EVENT_STREAM,
+        told: Told = lambda refusal, _: refusal,
     ) -> None:
         self.content_type = content_type
         self._response = response
         self._reader = reader
         self._backend = backend
+        self._told = told
         self._parser = SseParser()
         self._events: deque[bytes] = deque()
         self._chunks: deque[Chunk] = deque()
@@ -159,7 +171,10 @@ class StreamReply:
                 joined = self._reader.join(self._events) if len(self._events) > 1 else None
                 if joined is not None:
                     return joined
-                self._chunks.extend(self._reader.read(self._events.popleft()))
+                try:
+                    self._chunks.extend(self._reader.read(self._events.popleft()))
+                except UpstreamRejected as refusal:
+                    raise self._told(refusal, refusal.body) from None
             elif self._is_over:
                 raise StopAsyncIteration
             elif self._has_ended:

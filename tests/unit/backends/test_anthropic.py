@@ -351,6 +351,22 @@ async def test_a_refusal_in_this_format_is_in_the_words_that_its_clients_look_fo
     assert json.loads(caught.value.body) == expected
 
 
+@pytest.mark.parametrize("is_stream", [True, False])
+@pytest.mark.parametrize("said", ["no", "is it sk-secret?"])
+async def test_a_refusal_inside_a_200_is_told_as_another_is_and_without_our_key(said: str, is_stream: bool) -> None:
+    error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": said}})
+    kind = "text/event-stream" if is_stream else "application/json"
+    body = f"event: error\ndata: {error}\n\n" if is_stream else error
+    async with (
+        ScriptedProvider(Raw((body.encode(),), headers={"content-type": kind})) as provider,
+        aclosing(AnthropicBackend("b", provider.base_url, "sk-secret")) as backend,
+    ):
+        with pytest.raises(UpstreamRejected) as caught:
+            await read_stream.collect(backend, make_call(NATIVE % b"false", "messages", stream=is_stream))
+    told = json.loads(caught.value.body or b"null")
+    assert told == (json.loads(error) if said == "no" else None)
+
+
 async def test_an_effort_that_a_template_behind_this_format_lacks_becomes_the_nearest() -> None:
     """vLLM passes Claude Code's `high` to the template, and Qwen3.8's answers 500."""
     said = "Unexpected reasoning effort high. Supported types are xhigh (default), medium, and low."

@@ -2,15 +2,20 @@
 hears."""
 
 import json
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
+from backends.dialects import dialect_of
 from backends.endpoints.messages_format import chat_body_from_messages
 from backends.errors import Untranslatable, UpstreamRejected
-from backends.protocol import Call
+from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
+from backends.protocol import Call, Operation
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
+from tests import read_stream
+from tests.scripted_provider import Raw, ScriptedProvider
 
 LEAST: dict[str, object] = {"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 BY_ID = {"type": "image", "source": {"type": "file", "file_id": "f"}}
@@ -57,3 +62,26 @@ async def test_a_conversation_kept_elsewhere_is_refused_so_that_clients_send_it_
         chat_body_from_messages(json.dumps(LEAST | more).encode()) for more in ({}, {"thread": {"type": "create"}})
     )
     assert plain == created
+
+
+ASKED = json.dumps(LEAST | {"stream": True, "contents": [{"role": "user", "parts": [{"text": "hi"}]}]}).encode()
+TOO_LONG = {"code": "context_length_exceeded", "message": "Your input exceeds the context window of this model."}
+FAILED = json.dumps({"type": "response.failed", "response": {"status": "failed", "error": TOO_LONG}})
+
+
+@pytest.mark.parametrize(
+    ("operation", "told"),
+    [
+        ("messages", b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: Your'),
+        ("generate_content", b'{"error":{"code":400,"message":"The input token count exceeds the maximum number of '),
+    ],
+)
+async def test_a_refusal_inside_a_stream_is_told_in_its_callers_format(operation: Operation, told: bytes) -> None:
+    """OpenAI's responses refuse so what is too long, and Claude Code shortens a conversation at these words alone."""
+    events = Raw((f"data: {FAILED}\n\n".encode(),), headers={"content-type": "text/event-stream"})
+    async with ScriptedProvider(events) as provider:
+        spoken = OpenAICompatibleBackend("b", provider.base_url, None, paths=OPENAI_PATHS, dialect=dialect_of("openai"))
+        async with aclosing(TranslatingBackend(spoken, native=OPENAI_PATHS)) as backend:
+            with pytest.raises(Untranslatable) as refused:
+                await read_stream.collect(backend, Call(operation, "gpt-5.4-pro", ASKED, True, "r1"))
+    assert refused.value.body.startswith(told)
