@@ -216,7 +216,7 @@ async def build_editor(view: View, base: str | None, base_text: str, text: str, 
 
 
 def _hint(said: str) -> str:
-    return f'<p class="be-note be-hint">{said}</p>'
+    return f'<p class="be-note be-hint be-unprinted">{said}</p>'
 
 
 def _buttons(editor: Editor, *, may_write: bool) -> None:

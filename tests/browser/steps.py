@@ -46,6 +46,15 @@ def on_a_phone(browser: webdriver.Chrome) -> Generator[int]:
         browser.set_window_size(size["width"], size["height"])
 
 
+def on_paper(browser: webdriver.Chrome) -> str:
+    """The text that a print of the page has."""
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        return browser.find_element(By.TAG_NAME, "body").text
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def see(browser: webdriver.Chrome, text: str) -> None:
     """Wait until the page shows this text."""
     try:

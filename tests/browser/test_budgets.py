@@ -10,7 +10,7 @@ from selenium.webdriver.common.keys import Keys
 
 from dashboards import display
 from tests.browser.conftest import Running
-from tests.browser.steps import button, go, option, patient, see, tile
+from tests.browser.steps import button, go, on_paper, option, patient, see, tile
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 
@@ -38,6 +38,9 @@ def test_finance_sets_a_budget_and_sees_it_used(browser: webdriver.Chrome, runni
     _, amount, spent, *_, at_its_end = row.find_elements(By.TAG_NAME, "td")
     assert (amount.text, at_its_end.text) == ("$1,234.50", "a refusal")
     assert spent.get_attribute("title") == display.exact_dollars(budgets["search"]["spent_usd"])
+    paper = on_paper(browser)
+    assert "The next 30 days: $" in paper, "a figure that the page has too"
+    assert "Set budget" not in paper
 
 
 def problem_of_focused(browser: webdriver.Chrome) -> str:

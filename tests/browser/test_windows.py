@@ -8,7 +8,7 @@ from selenium.webdriver.common.keys import Keys
 
 from tests.browser.conftest import Running
 from tests.browser.pictures import wait_until_settled
-from tests.browser.steps import button, go, on_a_phone, patient, see
+from tests.browser.steps import button, go, on_a_phone, on_paper, patient, see
 
 pytestmark = [pytest.mark.browser, pytest.mark.integration]
 
@@ -40,13 +40,18 @@ def test_the_sliders_of_break_even_stay_in_the_window_of_a_tablet(browser: webdr
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_all_of_the_keys_table_is_in_the_window_of_a_laptop(browser: webdriver.Chrome, running: Running) -> None:
+def test_all_of_the_keys_table_is_in_the_window_of_a_laptop_and_alone_on_paper(
+    browser: webdriver.Chrome, running: Running
+) -> None:
     metrics = {"width": 1280, "height": 860, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     try:
         go(browser, running, "/keys")
         table = browser.find_element(By.CLASS_NAME, "be-scroll")
         assert browser.execute_script("return arguments[0].scrollWidth - arguments[0].clientWidth", table) == 0
+        paper = on_paper(browser)
+        assert "support-bot" in paper
+        assert not [form for form in ("New key", "Change a key") if form in paper]
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
