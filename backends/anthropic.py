@@ -60,7 +60,7 @@ _TOO_STRICT: Final = re.compile(rb"schemas? (?:contains|is) too|tools\.\d+\.cust
 schema that refers to itself."""
 _EMPTY: Final = re.compile(rb"text content blocks must |must have non-empty content|must not be empty")
 """How Anthropic, Bedrock and Moonshot reject texts of nothing, which other models' answers leave in a conversation."""
-_MOST_MENDS: Final = 4
+_MOST_MENDS: Final = 8
 _DECIDED_ON: Final = frozenset(
     {"fallbacks", "inference_geo", "max_tokens", "messages", "model", "models", "plugins", "preset", "speed", "stream"}
     | {"system", "tools"}

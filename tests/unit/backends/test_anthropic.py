@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from backends.anthropic import AnthropicBackend
 from backends.errors import UpstreamRejected, UpstreamUnavailable
@@ -396,6 +397,40 @@ async def test_efforts_that_a_server_only_repeats_are_tried_once_and_not_learned
                 await read_stream.collect(backend, make_call(json.dumps(body).encode(), "messages"))
         told: list[Any] = [request.json["output_config"] for request in provider.received]
     assert [config["effort"] for config in told] == ["high", "medium", "medium", "high", "medium", "high"]
+
+
+async def test_what_a_server_names_one_after_the_other_is_all_left_out_and_then_at_once() -> None:
+    """A refusal names the first alone, and Claude Code's requests have more than four that a server may not know: its
+    every turn was a 400 there, and none of them was learned."""
+    first = [
+        f"{name}: Extra inputs are not permitted" for name in ("context_management", "tools.0.custom.defer_loading")
+    ]
+    then = [
+        "system.0.cache_control.ephemeral.scope: Extra inputs are not permitted",
+        "adaptive thinking is not supported",
+    ]
+    refused = [
+        Raw(
+            (json.dumps({"error": {"message": said}}).encode(),),
+            status=400,
+            headers={"content-type": "application/json"},
+        )
+        for said in ("invalid beta flag", *first, *then)
+    ]
+    asked = {
+        "context_management": {},
+        "tools": [{"name": "f", "input_schema": {}, "defer_loading": True}],
+        "system": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "scope": "global"}}],
+        "thinking": {"type": "adaptive"},
+    }
+    call = make_call(json.dumps({"model": "m", "max_tokens": 9, "messages": [], **asked}).encode(), "messages")
+    async with ScriptedProvider(*refused, OUTCOME, OUTCOME) as provider:
+        async with aclosing(AnthropicBackend("b", provider.base_url, "key")) as backend:
+            for _ in range(2):
+                await read_stream.collect(backend, replace(call, headers={"anthropic-beta": "x"}))
+        [taken, again] = provider.received[len(refused) :]
+    assert taken.json == again.json
+    assert taken.json.keys() == {"model", "max_tokens", "messages", "tools", "system"}
 
 
 async def test_fields_that_a_count_does_not_know_are_sent_with_messages() -> None:
