@@ -212,7 +212,7 @@ class LitellmBackend:
     def _translated(self, error: Exception, call: Call) -> BackendError:
         kind, message = type(error).__name__, str(getattr(error, "message", ""))
         status, refused = getattr(error, "status_code", None), getattr(error.__context__, "status_code", None)
-        if refused in (400, 422):
+        if refused in (400, 413, 422):
             # litellm goes by words, as `Invalid API Key`, `Overloaded`, `rate limit` or `timed out`, which a refusal
             # may only quote of the caller.
             kind, status = "BadRequestError", google_status(refused, message.encode())

@@ -437,6 +437,8 @@ async def test_one_real_call_plain_and_streamed_and_answers_that_litellm_cannot_
         (400, error_named("AuthenticationError", 401, message="x.Invalid API Key: Extra inputs"), UpstreamRejected),
         (400, error_named("InternalServerError", 500, message="x.Overloaded: Extra inputs"), UpstreamRejected),
         (422, error_named("RateLimitError", 429, message="Invalid function 'get_rate_limit'"), UpstreamRejected),
+        (413, error_named("RateLimitError", 429, message="too large, code: rate_limit_exceeded"), Untranslatable),
+        (413, error_named("BadRequestError", 400, message="Request exceeds the maximum size"), Untranslatable),
         (400, error_named("Timeout", 408, message="x.Request timed out: Extra inputs"), UpstreamRejected),
         (400, error_named("APIConnectionError", 500, message="x.Overloaded: Extra inputs"), UpstreamRejected),
         (400, error_named("AuthenticationError", 401, message='why - {"reason":"API_KEY_INVALID"}'), UpstreamAuth),
