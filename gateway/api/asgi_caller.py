@@ -90,6 +90,8 @@ class AsgiCaller:
     async def _send_all_but_last(self, payload: bytes) -> bytes:
         """Returns the last piece."""
         self._is_amid = True
+        if self._beating is not None:
+            await self._beating  # it may wait for a slow caller
         last = (len(payload) - 1) // PIECE_BYTES * PIECE_BYTES
         for start in range(0, last, PIECE_BYTES):
             body = payload[start : start + PIECE_BYTES]
