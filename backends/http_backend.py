@@ -246,10 +246,11 @@ def _as_told(
     body: bytes,
 ) -> UpstreamRejected:
     """A refusal, by its status or inside a 200, as its caller may hear it."""
-    error = where_another_may_do(error, body, model)
-    if error.body:
-        error.body = b"" if _quotes_secret(body, sent) else translate_error(body)
-    return error
+    told = where_another_may_do(error, body, model)
+    told.usage = error.usage
+    if told.body:
+        told.body = b"" if _quotes_secret(body, sent) else translate_error(body)
+    return told
 
 
 def where_another_may_do(error: UpstreamRejected, body: bytes, model: str) -> UpstreamRejected:

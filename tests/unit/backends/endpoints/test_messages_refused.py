@@ -14,6 +14,7 @@ from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import Call, Operation
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
+from backends.usage import Usage
 from tests import read_stream
 from tests.scripted_provider import Raw, ScriptedProvider
 
@@ -65,8 +66,9 @@ async def test_a_conversation_kept_elsewhere_is_refused_so_that_clients_send_it_
 
 
 ASKED = json.dumps(LEAST | {"stream": True, "contents": [{"role": "user", "parts": [{"text": "hi"}]}]}).encode()
-TOO_LONG = {"code": "context_length_exceeded", "message": "Your input exceeds the context window of this model."}
-FAILED = json.dumps({"type": "response.failed", "response": {"status": "failed", "error": TOO_LONG}})
+TOO_LONG = {"code": "invalid_prompt", "message": "Your input: this model does not support such a context length."}
+USED = {"input_tokens": 9, "output_tokens": 0}
+FAILED = json.dumps({"type": "response.failed", "response": {"status": "failed", "error": TOO_LONG, "usage": USED}})
 
 
 @pytest.mark.parametrize(
@@ -85,3 +87,4 @@ async def test_a_refusal_inside_a_stream_is_told_in_its_callers_format(operation
             with pytest.raises(Untranslatable) as refused:
                 await read_stream.collect(backend, Call(operation, "gpt-5.4-pro", ASKED, True, "r1"))
     assert refused.value.body.startswith(told)
+    assert refused.value.usage == Usage(9)
