@@ -88,7 +88,8 @@ def without_team(found: dict[str, Any], keys: str) -> str:
 def _between(total: dict[str, Any]) -> str:
     lower, upper = (display.dollars(total[name]) for name in ("cost_lower_usd", "cost_upper_usd"))
     most = "; some of it has no upper bound" if total["cost_upper_usd"] is None else f" and at most {upper}"
-    without = ", corrections left out" if float(total["corrections_usd"]) else ""
+    corrections = total["corrections_usd"]
+    without = f", corrections of {display.dollars(corrections)} left out" if Decimal(corrections) else ""
     return f"Estimates and unknown prices included, the spend is at least {lower}{most}{without}."
 
 

@@ -171,7 +171,8 @@ def how_certain(total: CostRow) -> str | None:
     if lower == upper:
         return None
     most = "; some of them have no upper bound" if upper is None else f" and at most {show_usd(upper)}"
-    without = ", corrections left out" if Decimal(total.corrections_usd) else ""
+    corrections = Decimal(total.corrections_usd)
+    without = f", corrections of {show_usd(corrections)} left out" if corrections else ""
     return f"With what is estimated or has no known price it was at least {show_usd(lower)}{most}{without}."
 
 

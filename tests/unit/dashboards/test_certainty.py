@@ -43,7 +43,7 @@ def test_simulated_spend_is_told_in_dollars(changed: dict[str, Any], said: str) 
         ({"estimated_requests": 3}, "estimated for 3 of these requests, whose provider reported no usage."),
         ({"cost_lower_usd": "4", "cost_upper_usd": "7"}, "the spend is at least $4.00 and at most $7.00.<"),
         ({"cost_upper_usd": None}, "at least $5.00; some of it has no upper bound.<"),
-        ({"cost_lower_usd": "4", "corrections_usd": "0.5"}, "at most $5.00, corrections left out.<"),
+        ({"cost_lower_usd": "4", "corrections_usd": "-1.5"}, "at most $5.00, corrections of −$1.50 left out.<"),
     ],
 )
 def test_what_is_left_out_or_estimated_is_told(changed: dict[str, Any], said: str) -> None:

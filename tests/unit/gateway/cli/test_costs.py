@@ -103,7 +103,10 @@ def test_rows_that_do_not_add_up_as_shown_say_so(pico: tuple[int, ...], by: str,
         ({}, None),
         ({"cost_lower_usd": "1", "cost_upper_usd": "3"}, "it was at least $1.00 and at most $3.00."),
         ({"cost_upper_usd": None}, "; some of them have no upper bound."),
-        ({"cost_lower_usd": "1", "cost_upper_usd": "3", "corrections_usd": "-1"}, "$3.00, corrections left out."),
+        (
+            {"cost_lower_usd": "1", "cost_upper_usd": "3", "corrections_usd": "-1"},
+            "$3.00, corrections of -$1.00 left out.",
+        ),
     ],
 )
 def test_a_total_that_is_not_exact_says_between_what_it_lies(changed: dict[str, Any], said: str | None) -> None:
