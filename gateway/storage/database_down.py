@@ -65,6 +65,12 @@ NO_ANSWER = (
     "it did not answer in time, as when it hangs or waits for a lock that another session holds (`pg_blocking_pids` "
     "names it)"
 )
+TOO_MANY, CANCELLED = "53300", "57014"
+CONNECTIONS_NEEDED = (
+    "; each worker opens up to eleven: raise its max_connections, or the CONNECTION LIMIT of the user or database, run "
+    "fewer workers, or put PgBouncer before it"
+)
+LONGER_STATEMENTS = "; if a statement_timeout of the server, the database or the user ended it, raise that"
 POSTGRES_READ_ONLY = (
     "; it is a replica, where the primary is needed, or default_transaction_read_only is on for its user or itself"
 )
@@ -175,6 +181,10 @@ def _down(where: str, error: BaseException) -> DatabaseDown:
         )
     elif _state(error) == NOT_OURS:
         cause += "; give its tables to the user of that address, as `REASSIGN OWNED BY` in psql does"
+    elif _state(error) == TOO_MANY:
+        cause += CONNECTIONS_NEEDED
+    elif _state(error) == CANCELLED:
+        cause += LONGER_STATEMENTS
     elif _is_read_only(error):
         cause += SQLITE_READ_ONLY if _state(error) != READ_ONLY else POSTGRES_READ_ONLY
     elif sqlite_code(error) in DAMAGED:

@@ -25,6 +25,7 @@ from gateway.storage.database import (
     writing,
 )
 from gateway.storage.database_down import is_down
+from gateway.storage.postgres import CONNECTIONS, MORE_CONNECTIONS
 from gateway.storage.row_writer import RowWriter
 from gateway.storage.rows.entry_rows import entry_rows
 from gateway.storage.sql.ledger import SqlLedger
@@ -195,6 +196,32 @@ async def test_a_wrong_name_or_address_is_said_without_the_password(postgres_dir
         with pytest.raises(DatabaseDown, match=said) as caught:
             await migrate(url)
         assert "secret" not in str(caught.value)
+
+
+async def test_limits_that_the_server_sets_are_said_with_what_to_do(postgres_directory: str) -> None:
+    url = await empty_postgres(postgres_directory)
+    owner, limited = open_database(url), open_database(url.replace("postgres@", "limited@"))
+    async with owner.begin() as connection:
+        await connection.execute(text("CREATE ROLE limited LOGIN CONNECTION LIMIT 0"))
+        await connection.execute(text("ALTER ROLE limited SET statement_timeout = '20ms'"))
+    try:
+        with pytest.raises(DatabaseDown, match=r"too many connections .*; each worker opens up to eleven: raise"):
+            async with limited.connect():
+                pytest.fail("connected")
+        async with owner.begin() as connection:
+            await connection.execute(text("ALTER ROLE limited CONNECTION LIMIT 2"))
+        async with limited.connect() as connection:
+            with pytest.raises(DatabaseDown, match=r"statement timeout; if a statement_timeout .* raise that"):
+                await connection.execute(text("SELECT pg_sleep(600)"))
+    finally:
+        await limited.dispose()
+        async with owner.begin() as connection:
+            await connection.execute(text("DROP ROLE limited"))
+        await owner.dispose()
+
+
+def test_as_many_connections_as_the_advice_says() -> None:
+    assert CONNECTIONS + MORE_CONNECTIONS + 1 == 11, "the writer has one"
 
 
 async def test_after_a_failover_no_connection_to_a_replica_is_kept(postgres_directory: str) -> None:
