@@ -63,7 +63,13 @@ class _Plain(_Ours, Connection):
 
 
 class _Encrypted(_Ours, SSLConnection):
-    pass
+    async def connect_check_health(self, check_health: bool = True, retry_socket_connect: bool = True) -> None:
+        """After a failure it reads its certificates again: they may have been renewed, and connections are kept."""
+        try:
+            await super().connect_check_health(check_health, retry_socket_connect)
+        except (RedisError, OSError):
+            self.ssl_context.context = None
+            raise
 
 
 class _Local(_Ours, UnixDomainSocketConnection):
