@@ -333,7 +333,7 @@ class Admission:
                 # Take the larger, not the sum: for a while a charge is both in the ledger and held.
                 spent = opening + max(refusal.surely_gone, refusal.held_spent + purse.holding.spent)
                 held = refusal.held - refusal.held_spent + purse.reserved
-                if spent + held + amount <= budget.pico_usd:
+                if self.treasury.is_blind and spent + held + amount <= budget.pico_usd:
                     raise Overloaded(budget_undecided(budget), retry_after_seconds=RETRY_SECONDS)
                 raise BudgetExhausted(budget_spent(budget, spent=spent, held=held, needed=amount))
             hold.purses.append(purse)

@@ -72,6 +72,7 @@ class BudgetKeeper:
         """Whether the shared store was unreachable the last time."""
         self._is_unread = False
         self._has_read = False
+        self._read = 0
 
     async def start(self) -> None:
         """Waits for a reading of the ledger that begins now and so includes what this worker spent before its
@@ -94,6 +95,9 @@ class BudgetKeeper:
         renewed."""
         try:
             read = await self._treasury.report()
+            if read > self._read:  # whoever read them
+                self._treasury.is_blind = False
+            self._read = read
             if await self._read_books(is_urgent=read == 0 or self._treasury.wants_reading.is_set()):
                 await self._treasury.report()
             if self.is_down:
@@ -110,13 +114,13 @@ class BudgetKeeper:
             why = str(error) or f"the database did not answer within {BOOKS_SECONDS:.0f} s"
             if not self._is_unread:
                 log.error("cannot read what budgets have spent; the last known figures stay in force: %s", why)
-            self._is_unread = True
+            self._is_unread = self._treasury.is_blind = True
         except Exception:
             if not self._is_unread:
                 log.exception(
                     "cannot read from the database what budgets have spent; the last known figures stay in force"
                 )
-            self._is_unread = True
+            self._is_unread = self._treasury.is_blind = True
         return False
 
     async def stop(self) -> None:

@@ -25,6 +25,8 @@ class Treasury:
     monotonic: Callable[[], float] = unstepped_seconds
     idle_reports: int = IDLE_REPORTS
     wants_reading: asyncio.Event = field(default_factory=asyncio.Event)
+    is_blind: bool = False
+    """Whether the ledger could not be read the last time, as far as is known here."""
     _purses: dict[Account, Purse] = field(default_factory=dict[Account, Purse])
     _queues: dict[Account, asyncio.Lock] = field(default_factory=dict[Account, asyncio.Lock])
     _wire: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -74,6 +74,24 @@ class Rig:
         return {ACCOUNT: self.spent}
 
 
+async def test_it_is_blind_from_a_reading_that_failed_until_one_that_did_not_whoever_made_it() -> None:
+    rig = Rig(spent=5)
+    await rig.keeper.start()
+    for others in (False, True):
+        rig.fails = True
+        rig.treasury.wants_reading.set()
+        await rig.keeper.step()
+        assert rig.treasury.is_blind
+        rig.fails = False
+        if others:
+            assert await rig.counters.read_books(rig.read)
+            rig.counters.busy = 1
+        rig.treasury.wants_reading.set()
+        for _ in range(2):  # the first makes a reading, the next report tells its number
+            await rig.keeper.step()
+        assert not rig.treasury.is_blind
+
+
 async def test_it_starts_with_a_reading_of_its_own_however_busy_others_are() -> None:
     rig = Rig(spent=95)
     rig.counters.busy = 3
