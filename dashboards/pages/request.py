@@ -20,6 +20,12 @@ BESIDE_TOKENS = (
     ("Searches ranked", "search_units"),
 )
 KINDS = {"reprice": "price", "refund": "refund", "reconciliation": "a provider's bill"}
+NO_ATTEMPTS = {
+    "completed": "No model was asked: the answer came from the response cache.",
+    "cancelled": "Its caller left before any attempt had ended.",
+    "failed": "The request ended before any model was asked.",
+    "orphaned": "The process that served it died, so nothing is known of them.",
+}
 
 
 async def build_one(view: View) -> None:
@@ -33,9 +39,9 @@ async def build_one(view: View) -> None:
         markup.tiles(
             [
                 markup.tile("Cost", display.exact_dollars(one["corrected_cost_usd"]), cost_note(one)),
-                markup.tile("Answered by", one["model"], f"{one['backend']} · rule {one['rule']}"),
+                markup.tile(whose_model(one), one["model"], f"{one['backend']} · rule {one['rule']}"),
                 markup.tile("Status", one["status"], _ending(one), tone=TONES[one["status"]]),
-                markup.tile("Total time", display.seconds(one["total_seconds"]), display.moment(one["accepted_at_us"])),
+                markup.tile("Total time", display.seconds(_total_seconds(one)), display.moment(one["accepted_at_us"])),
             ]
         )
     )
@@ -43,14 +49,14 @@ async def build_one(view: View) -> None:
         with panel("Price lines", _of_lines(one["prices_version"]) if one["lines"] else ""):
             html(_lines(one))
         with panel("Where the time went"):
-            html(_latency(one))
+            html(latency(one))
     if one["corrections"]:
         with panel(
             "Corrections", "What was booked is never changed: corrections are added to it, and are in all sums."
         ):
             html(corrections_table(one))
     with panel("Attempts"):
-        html(_attempts(one["attempts"]))
+        html(attempts_table(one))
     with panel("The decision"):
         html(decision_facts(one, await key_name(view, one["key_id"])))
 
@@ -121,15 +127,34 @@ def corrections_table(one: dict[str, Any]) -> str:
     return markup.table(columns, rows, caption="Corrections")
 
 
-def _latency(one: dict[str, Any]) -> str:
+def whose_model(one: dict[str, Any]) -> str:
+    """What the request's model did."""
+    return "Answered by" if _has_answer(one) else "Asked last" if one["attempts"] else "Chosen"
+
+
+def _has_answer(one: dict[str, Any]) -> bool:
+    is_answered = any(each["outcome"] == "answered" for each in one["attempts"])
+    return is_answered or one["status"] in ("completed", "partial")
+
+
+def _total_seconds(one: dict[str, Any]) -> float | None:
+    """Nobody knows when a process died."""
+    return None if one["status"] == "orphaned" else one["total_seconds"]
+
+
+def _no_first_token(one: dict[str, Any]) -> str:
+    if one["status"] == "orphaned":
+        return "unknown: the process that served it died"
+    if not _has_answer(one):
+        return "none: no answer came"
+    return "not measured" if one["is_stream"] else "not measured: the answer was not streamed"
+
+
+def latency(one: dict[str, Any]) -> str:
     first = one["time_to_first_token_seconds"]
     if first is None:
-        return markup.facts(
-            [
-                ("Total", display.seconds(one["total_seconds"])),
-                ("First token", "not measured: the answer was not streamed"),
-            ]
-        )
+        total = display.seconds(_total_seconds(one))
+        return markup.facts([("Total", total), ("First token", _no_first_token(one))])
     queue = one["queue_seconds"] or 0.0
     parts = [
         ("waiting in the queue", queue),
@@ -154,9 +179,9 @@ def _latency(one: dict[str, Any]) -> str:
     return f'<div class="be-bar">{bar}</div><div class="be-legend">{legend}</div><br>{markup.facts(speeds)}'
 
 
-def _attempts(attempts: list[dict[str, Any]]) -> str:
-    if not attempts:
-        return markup.message("No attempts", "The request ended before any model was asked.")
+def attempts_table(one: dict[str, Any]) -> str:
+    if not one["attempts"]:
+        return markup.message("No attempts", NO_ATTEMPTS.get(one["status"], ""))
     return markup.table(
         [
             Column("#", is_number=True),
@@ -170,18 +195,18 @@ def _attempts(attempts: list[dict[str, Any]]) -> str:
         ],
         [
             [
-                str(one["number"]),
-                one["model"],
-                one["backend"],
-                Cell(one["outcome"], tone="" if one["outcome"] == "answered" else "bad"),
-                display.seconds(one["started_after_seconds"]),
-                display.seconds(one["lasted_seconds"]),
-                str(one["http_status"] or display.UNKNOWN),
+                str(each["number"]),
+                each["model"],
+                each["backend"],
+                Cell(each["outcome"], tone="" if each["outcome"] == "answered" else "bad"),
+                display.seconds(each["started_after_seconds"]),
+                display.seconds(each["lasted_seconds"]),
+                str(each["http_status"] or display.UNKNOWN),
                 Cell("the request's", tone="muted", title="its price lines are above")
-                if one["outcome"] == "answered"
-                else display.dollars(one["cost_usd"]),
+                if each["outcome"] == "answered"
+                else display.dollars(each["cost_usd"]),
             ]
-            for one in attempts
+            for each in one["attempts"]
         ],
         caption="Attempts",
     )
@@ -231,7 +256,8 @@ def _like(one: dict[str, Any], name: str, values: list[str | None], said: str | 
 
 
 def _ending(one: dict[str, Any]) -> str:
-    return f"HTTP {one['http_status']} · {one['error'] or one['finish_reason'] or 'no reason given'}"
+    said = one["error"] or one["finish_reason"] or "no reason given"
+    return f"HTTP {one['http_status']} · {said}" if one["http_status"] else said
 
 
 def cost_note(one: dict[str, Any]) -> str:

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from dashboards.pages.request import corrections_table, cost_note, decision_facts, why_no_lines
+from dashboards import display
+from dashboards.pages.request import (
+    attempts_table,
+    corrections_table,
+    cost_note,
+    decision_facts,
+    latency,
+    whose_model,
+    why_no_lines,
+)
 from dashboards.pages.requests import in_all, requests_table, ways_on
 
 ENTRY: dict[str, Any] = {
@@ -60,6 +69,36 @@ def test_what_no_price_can_be_found_for_is_not_promised_one(status: str, said: s
     one = {**ENTRY, "status": status, "cost_usd": None, "other_tool_calls": 0}
     assert said in why_no_lines(one)
     assert ("reprice" in why_no_lines(one)) is (status == "completed")
+
+
+@pytest.mark.parametrize(
+    ("status", "is_stream", "label", "total", "first_token", "attempts"),
+    [
+        ("completed", False, "Answered by", "2.00 s", "not measured: the answer was not streamed", "response cache"),
+        ("completed", True, "Answered by", "2.00 s", "not measured<", "response cache"),
+        ("cancelled", True, "Chosen", "2.00 s", "none: no answer came", "before any attempt had ended"),
+        ("failed", True, "Chosen", "2.00 s", "none: no answer came", "before any model was asked"),
+        ("orphaned", True, "Chosen", display.UNKNOWN, "unknown: the process that", "nothing is known"),
+    ],
+)
+def test_what_came_to_nothing_is_not_told_as_an_answer(
+    status: str, is_stream: bool, label: str, total: str, first_token: str, attempts: str
+) -> None:
+    times = {"time_to_first_token_seconds": None, "total_seconds": 2.0}
+    one = {**ENTRY, **times, "status": status, "is_stream": is_stream, "attempts": []}
+    assert whose_model(one) == label
+    assert f"<dd>{total}</dd>" in latency(one).replace("\N{NO-BREAK SPACE}", " ")
+    assert first_token in latency(one)
+    assert attempts in attempts_table(one)
+
+
+def test_a_model_that_failed_is_not_one_that_answered() -> None:
+    tried = {"number": 1, "model": "small", "backend": "x", "outcome": "UpstreamTimeout", "cost_usd": "0.01"}
+    tried |= {"started_after_seconds": 0.0, "lasted_seconds": 30.0, "http_status": None}
+    one = {**ENTRY, "status": "failed", "attempts": [tried]}
+    assert whose_model(one) == "Asked last"
+    assert whose_model({**one, "attempts": [tried, {**tried, "outcome": "answered"}]}) == "Answered by"
+    assert "UpstreamTimeout" in attempts_table(one)
 
 
 def test_the_list_has_the_corrected_cost_of_those_that_were_corrected() -> None:
