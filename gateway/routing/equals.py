@@ -5,7 +5,7 @@ saves, and a prefix common to all prompts would keep them all on one engine.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gateway.ledger.entry import Facts
 
@@ -16,17 +16,20 @@ def share_load(names: Sequence[str], facts: Facts) -> tuple[list[str], int]:
     Models with less than half of the most free slots come last; then the order is by warm prompt tokens, free slots,
     queueing time, and chance.
     """
+    chance = _chances(facts)
     if not (facts.backend_state or facts.warm_tokens):
-        return sorted(names, key=lambda name: _chance(name, facts)), len(names)
+        return sorted(names, key=chance), len(names)
     states = {name: facts.backend_state.get(name, (0, 0.0)) for name in names}
     most = max(slots for slots, _ in states.values())
     places = {
         name: (2 * slots < most, -facts.warm_tokens.get(name, 0), -slots, queue_seconds)
         for name, (slots, queue_seconds) in states.items()
     }
-    ordered = sorted(names, key=lambda name: (places[name], _chance(name, facts)))
+    ordered = sorted(names, key=lambda name: (places[name], chance(name)))
     return ordered, list(places.values()).count(places[ordered[0]])
 
 
-def _chance(name: str, facts: Facts) -> int:
-    return zlib.crc32(f"{facts.draw} {name}".encode())
+def _chances(facts: Facts) -> Callable[[str], int]:
+    """The checksum of the draw and a name. The draw is written once: a float's text costs more than all the rest."""
+    drawn = zlib.crc32(f"{facts.draw} ".encode())
+    return lambda name: zlib.crc32(name.encode(), drawn)

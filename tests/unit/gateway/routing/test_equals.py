@@ -1,5 +1,6 @@
 """Two equally good backends at the same cost: which one is asked first."""
 
+import zlib
 from collections import Counter
 from typing import Any
 
@@ -56,6 +57,10 @@ def test_what_says_nothing_of_itself_is_chosen_by_chance_and_the_propensity_says
     assert {tuple(candidate.name for candidate in one.order) for one in made} == {("one", "two"), ("two", "one")}
     again = [decide(make_request(**ALIKE, draw=place / 1000), snapshot) for place in range(1000)]
     assert again == made, "the same draw decides the same"
+    as_ever = [
+        min(("one", "two"), key=lambda name: zlib.crc32(f"{place / 1000} {name}".encode())) for place in range(1000)
+    ]
+    assert [one.decision.model for one in made] == as_ever, "entries of past months are decided again as they were"
 
 
 def test_exploring_among_equals_keeps_its_propensities() -> None:
