@@ -192,7 +192,7 @@ def _of_all_choices(event: ChatEvent, usage: Usage, characters: int) -> Usage | 
 
 def _has_failure(events: Sequence[ChatEvent]) -> bool:
     for event in events:
-        if event.is_failure:
+        if event.kind == "error" or (event.error is not None and event.is_failure):  # the property is for the few
             return True
         for choice in event.choices or ():
             if choice.finish_reason and _is_given_up(choice.finish_reason):

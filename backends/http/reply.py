@@ -194,7 +194,7 @@ class StreamReply:
             events = self._parser.receive(piece) if piece else self._parser.finish()
         except (UpstreamTimeout, UpstreamUnavailable, EventTooLarge) as error:
             raise self._translated(error) from error
-        if not all(map(MOST.surely_allow, events)):
+        if not MOST.surely_allow_each(events):
             raise broken(self._backend, "sent an event of too many values", is_started=self._reader.is_started)
         self._has_events, self._has_ended = bool(events), not piece
         self._events.extend(events)
