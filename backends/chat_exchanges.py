@@ -39,9 +39,10 @@ class ChatExchanges:
     def body(self, call: Call) -> bytes:
         """The chat as this server is known to take it. Raises UpstreamRejected if it cannot be parsed."""
         body = build_body(call, self._untold if call.upstream_model in self._tell_no_usage else self._dialect)
-        if EFFORT in body and (told := self._efforts.get((call.upstream_model, effort_of(body) or ""))):
+        asked = effort_of(body) or "" if self._efforts and EFFORT in body else None
+        if asked is not None and (told := self._efforts.get((call.upstream_model, asked))):
             body = with_effort(body, told)
-        refused = self._refused.get(of_effort(call.upstream_model, body))
+        refused = self._refused.get(of_effort(call.upstream_model, body)) if self._refused else None
         if refused and not self.is_answered_for_itself(call):
             body = without_refused(body, refused)
         for mend in self._chat_mends.get(call.upstream_model) or ():

@@ -27,6 +27,10 @@ class Learned(Generic[Key, Value]):
         self._monotonic = monotonic
         self._known: OrderedDict[Key, tuple[Value, float]] = OrderedDict()
 
+    def __len__(self) -> int:
+        """0 for nearly every server, and the key of what one may have taught is not even computed."""
+        return len(self._known)
+
     def __contains__(self, key: Key) -> bool:
         return self.get(key) is not None
 

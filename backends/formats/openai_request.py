@@ -242,7 +242,7 @@ def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, byt
 
 def _without(names: frozenset[str], objects: bytes) -> bytes:
     """The list of objects without these members; the same bytes if none has one, or if it is no such list."""
-    if not any(b'"%b"' % name.encode() in objects for name in names):
+    if not names or not any(b'"%b"' % name.encode() in objects for name in names):
         return objects
     found = objects_in(objects)
     if names.isdisjoint(name for fields in found for name in fields):
@@ -252,7 +252,7 @@ def _without(names: frozenset[str], objects: bytes) -> bytes:
 
 def _without_in(member: str, names: frozenset[str], messages: bytes) -> bytes:
     """Like `_without`, for the objects in a list inside each message: its parts or tool calls."""
-    if not any(b'"%b"' % name.encode() in messages for name in names):
+    if not names or not any(b'"%b"' % name.encode() in messages for name in names):
         return messages
     found = objects_in(messages)
     changed = False

@@ -96,7 +96,7 @@ def is_carried(text: object) -> bool:
 
 def without_carried(messages: bytes) -> bytes:
     """A chat's `messages` without reasoning that is carried for us; the same bytes if there is none."""
-    if OUR_MARKS[1] not in messages or DETAILS.encode() not in messages:
+    if messages.find(OUR_MARKS[1]) < 0 or DETAILS.encode() not in messages:
         return messages
     try:
         found = OBJECTS.decode(messages)
@@ -148,7 +148,7 @@ def without_thinking(messages: bytes) -> bytes:
 def without_thinking_parts(messages: bytes) -> bytes:
     """A chat's `messages` without the thinking that Mistral's models put among the parts of `content`; the same bytes
     if there is none."""
-    if _THINKING_PART not in messages:
+    if messages.find(_THINKING_PART) < 0:
         return messages
     found = objects_in(messages)
     told = [
