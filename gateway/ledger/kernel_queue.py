@@ -30,7 +30,9 @@ class KernelQueue:
         calls = SYSTEM_CALLS.get(platform.machine())
         if sys.platform != "linux" or sys.maxsize < 1 << 32 or calls is None:
             raise OSError(errno.ENOSYS, f"not known on {platform.system()} {platform.machine()}")
-        self._setup, self._destroy, self._get_events, self._submit = calls
+        # Made once, as are the numbers below: a C integer costs as much as a call.
+        self._setup, self._destroy, self._get_events, self._submit = map(ctypes.c_long, calls)
+        self._none, self._one = ctypes.c_long(0), ctypes.c_long(1)
         # Only `io_destroy` blocks; for the others, releasing the GIL would cost more than the call itself.
         self._quick = ctypes.PyDLL(None, use_errno=True).syscall
         self._slow = ctypes.CDLL(None, use_errno=True).syscall
@@ -53,7 +55,7 @@ class KernelQueue:
         IOCB.pack_into(
             self._iocb, 0, self._submitted, 0, 0, FDSYNC, 0, file.fileno(), 0, 0, 0, 0, TELL_EVENTFD, self._bell
         )  # fmt: skip
-        self._call("io_submit", self._submit, self._context, ctypes.c_long(1), self._iocbs)
+        self._call("io_submit", self._submit, self._context, self._one, self._iocbs)
 
     def take(self) -> bool:
         """Whether the sync under way has ended. Raises OSError when it failed, or when its result makes no sense."""
@@ -61,9 +63,7 @@ class KernelQueue:
             os.eventfd_read(self._bell)
         except BlockingIOError:
             return False
-        count = self._call(
-            "io_getevents", self._get_events, self._context, ctypes.c_long(0), ctypes.c_long(1), self._event, None
-        )
+        count = self._call("io_getevents", self._get_events, self._context, self._none, self._one, self._event, None)
         number, _, result, _ = EVENT.unpack_from(self._event)
         if count != 1 or number != self._submitted or result > 0:
             raise OSError(errno.EPROTO, f"the kernel's answer to a sync makes no sense ({count}, {number}, {result})")
@@ -75,10 +75,10 @@ class KernelQueue:
         """Waits for a sync still under way; takes some milliseconds even without one."""
         with contextlib.ExitStack() as last:
             last.callback(os.close, self._bell)
-            self._slow(ctypes.c_long(self._destroy), self._context)
+            self._slow(self._destroy, self._context)
 
-    def _call(self, name: str, number: int, *arguments: object) -> int:
-        result = int(self._quick(ctypes.c_long(number), *arguments))
+    def _call(self, name: str, number: ctypes.c_long, *arguments: object) -> int:
+        result = int(self._quick(number, *arguments))
         if result < 0:
             code = ctypes.get_errno()
             raise OSError(code, f"{name}: {os.strerror(code)}")
