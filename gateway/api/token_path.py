@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -93,7 +93,7 @@ class TokenPath:
             given = dict(headers)  # most optional headers are absent: one lookup each tells
             tags = parse_tags(headers) if TAGS_HEADER in given else ()
             body, encoding = await read_body(headers, receive, self._max_body_bytes)
-            credential = credential_of(headers)
+            credential = credential_in(given)
             if encoding is not None:
                 held = self._unpacker.hold(body, encoding, credential)
                 body = await self._unpacker.unpack(body)
@@ -192,9 +192,13 @@ class TokenPath:
 
 
 def credential_of(headers: list[tuple[bytes, bytes]]) -> str | None:
+    """As `credential_in`."""
+    return credential_in(dict(headers))
+
+
+def credential_in(found: Mapping[bytes, bytes]) -> str | None:
     """`Authorization`, or `x-api-key` as Anthropic's clients send it. As in LiteLLM, `x-litellm-api-key` takes
     precedence: its senders have something else in `Authorization`, such as a subscription's token."""
-    found = dict(headers)
     value = found.get(LITELLMS_KEY) or found.get(b"authorization") or found.get(b"x-api-key")
     return value.decode("latin-1") if value else None
 
