@@ -124,12 +124,15 @@ async def test_what_a_refusal_quotes_of_one_caller_is_not_left_out_for_others() 
     assert told == [True, False, True]
 
 
-async def test_a_server_that_refuses_everything_is_asked_five_times_at_most() -> None:
-    paths = ["context_management", *(f"tools.0.custom.{name}" for name in ("defer_loading", "input_examples"))]
-    paths += ["system.0.cache_control.ephemeral.scope", "system.0.cache_control.ephemeral.ttl"]
-    async with ScriptedProvider(*(refused(refusal(path)) for path in paths)) as provider:
+async def test_a_server_that_refuses_everything_is_asked_nine_times_at_most() -> None:
+    tools = [f"tools.0.custom.{name}" for name in ("defer_loading", "eager_input_streaming", "input_examples")]
+    marks = [f"system.0.cache_control.ephemeral.{name}" for name in ("scope", "ttl")]
+    refusals = [refusal(path) for path in ("context_management", "safeguards", *tools, *marks)]
+    refusals += [b'{"error":{"message":"invalid beta flag"}}'] + [refusal("tools.0.custom.defer_loading")] * 2
+    call = Call("messages", "m", json.dumps(asked()).encode(), False, "r-1", headers={"anthropic-beta": "new-1"})
+    async with ScriptedProvider(*map(refused, refusals)) as provider:
         async with aclosing(AnthropicBackend("b", provider.base_url, "k")) as backend:
             with pytest.raises(UpstreamRejected) as caught:
-                await backend.open(Call("messages", "m", json.dumps(asked()).encode(), False, "r-1"))
-        assert len(provider.received) == 5
+                await backend.open(call)
+        assert len(provider.received) == 9
     assert isinstance(caught.value, Untranslatable)
