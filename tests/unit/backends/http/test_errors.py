@@ -76,6 +76,9 @@ def test_statuses(kind: type[BackendError], status: int) -> None:
         "tokens in request more than max tokens allowed",
         "The sum of prompt length (9351.0), query length (0) should not exceed max_num_tokens (8192)",
         "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3474 `inputs` tokens",
+        "length of prompt_tokens (57535) must be less than max_seq_len (32768)",
+        "max tokens of 200000 exceeded",
+        "model max length exceeded, max length: 8192",
     ],
 )
 def test_a_prompt_that_is_too_long_for_one_model_may_fit_into_another(message: str) -> None:
