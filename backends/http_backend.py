@@ -51,7 +51,7 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|tools\.\d+\.custom: |schemas? (?:contains|is) too|too many strict tools"
     rb"|unknown variant `\w+`, expected `text`|unsupported content\[\]"
     rb"|not a valid moonshot flavored|function name is invalid|invalid part type|parameters is empty"
-    rb"|is not supported for model: "
+    rb"|is not supported for model: |reasoning_content is missing|thinking mode must be passed back"
     rb"|should alternate|should be alternating|expected one of: \['str'\]|enable[_ ]thinking[^\"]{0,60}stream"
     rb"|AiError: Bad input: |role in the final position|\"json_validation_error\""
     rb"|\"code\"\s*:\s*(?:\"12(?:10|13|14)\"|20015\b)"

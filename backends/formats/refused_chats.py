@@ -49,10 +49,13 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
         ),
         without_thinking_unless_streamed,
     ),
-    (re.compile(rb"function (?:name or )?parameters is empty"), with_parameters),
+    (
+        re.compile(rb'function (?:name or )?parameters is empty|parameters\\*" is a required property for'),
+        with_parameters,
+    ),
 )
 """How DashScope, also in Chinese, and ModelScope refuse to think in an answer that is not streamed, which Qwen3's open
-models do by default; and MiniMax functions without parameters."""
+models do by default; and Databricks and MiniMax functions without parameters."""
 
 
 def chat_mend_for(refusal: bytes) -> ChatMend | None:

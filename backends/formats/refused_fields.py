@@ -1,5 +1,5 @@
-"""Fields of a chat that OpenAI's reasoning models refuse, each by its name, where a deployment's (Azure's) does not say
-which model it is. Pure."""
+"""Fields of a chat that OpenAI's reasoning models, newer Claude and Kimi refuse, each by its name, where a deployment's
+(Azure's, Databricks's) does not say which model it is. Pure."""
 
 import re
 from collections.abc import Collection
@@ -13,6 +13,8 @@ from backends.formats.sampling import OPENAI_SAMPLING
 
 _REFUSED: Final = re.compile(
     rb"Unsupported (?:parameter|value): '(\w{1,64})' (?:is not supported|does not support)[^\"]{0,80} with this model"
+    rb"|invalid (\w{1,64}): only [\d.]{1,9} is allowed for this model"
+    rb"|`(\w{1,64})` is deprecated for this model|[Mm]odel \S{1,100} does not support the (\w{1,64}) parameter"
 )
 _LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
 _NAMES: Final = OPENAI_SAMPLING | {"logit_bias", "prediction", "seed", "verbosity", _LIMIT}
@@ -43,7 +45,7 @@ def of_response_effort(model: str, body: bytes) -> OfEffort:
 def refused_field(refusal: bytes) -> str | None:
     """The field that an error refuses, if a chat can do without it."""
     found = _REFUSED.search(refusal)
-    name = found[1].decode() if found else None
+    name = found[found.lastindex or 0].decode() if found else None
     return name if name in _NAMES else None
 
 

@@ -19,6 +19,7 @@ from backends.formats.image_types import REFUSED as OF_ANOTHER_TYPE
 from backends.formats.image_types import with_true_types
 from backends.formats.json_objects import without_escapes
 from backends.formats.json_splice import MEMBERS, NotAnObject, find_members, objects_in, splice
+from backends.formats.past_thinking import with_every_thought
 from backends.formats.tool_turns import OPENING, with_answers
 from backends.formats.unfinished_turns import with_every_result, without_empty_answers, without_empty_messages
 
@@ -222,12 +223,17 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
     (re.compile(rb"chat content is empty|, messages must not be empty"), without_empty_messages),
     (re.compile(rb'"code"\s*:\s*"121[34]"'), in_order),
     (
+        re.compile(rb"reasoning_content is missing|reasoning_content`? in the thinking mode must be passed back"),
+        with_every_thought,
+    ),
+    (
         re.compile(rb"call ids should be alphanumeric|must be a-z, a-z, 0-9", re.IGNORECASE),
         with_mistrals_ids,
     ),
     (
         re.compile(
             rb"(?:value|content) must be a string|expected a string|expected one of: \['str'\], got list"
+            rb"|cannot unmarshal array into Go struct field [\w.]{1,60}\.content of type string"
             rb"|type mismatch of '/messages/\d+/content'|required properties at '/messages/\d+' are 'role,content'",
             re.IGNORECASE,
         ),
@@ -271,7 +277,8 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
 )
 """The words of templates of Gemma, Mistral, Qwen and others, of mistral-common, MiniMax, Perplexity, and Gemini for
 Gemma; on calls those of DashScope, llama.cpp, MiniMax, SGLang and vLLM; on results those of DeepSeek, Groq, MiniMax,
-Mistral and OpenAI; on texts in lists those of Cloudflare, DeepSeek, Groq and SambaNova."""
+Mistral and OpenAI; on texts in lists those of Cloudflare, DeepSeek, Groq, SambaNova and servers in Go; on thinking
+those of DeepSeek and Moonshot, whose models others serve too."""
 
 
 def mend_for(refusal: bytes) -> Mend | None:

@@ -145,6 +145,8 @@ REFUSALS = [
     "function name is invalid, must start with a letter and can contain letters, numbers, underscores, and dashes",
     "the message at position 1 with role 'user' contains an invalid part type: video_url",
     "invalid params, function parameters is empty (2013)",
+    "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+    "The `reasoning_content` in the thinking mode must be passed back to the API.",
     "After the (optional) system message(s), user and assistant roles should be alternating.",
     "Invalid 'content' type. Expected one of: ['str'], got list.",
     "parameter.enable_thinking must be set to false for non-streaming calls",

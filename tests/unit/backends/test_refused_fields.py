@@ -24,6 +24,11 @@ NO_LIMIT = "Unsupported parameter: 'max_tokens' is not supported with this model
 NO_HEAT = (
     "Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1) value is supported."
 )
+OF_OTHERS = [
+    "invalid temperature: only 1 is allowed for this model",
+    "`temperature` is deprecated for this model.",
+    "BAD_REQUEST: Model eu.anthropic.claude-opus-5 does not support the temperature parameter.",
+]
 NO_STOP = "Unsupported parameter: 'stop' is not supported with this model."
 ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "temperature": 0.2}
 TAKEN = {"max_completion_tokens": 9}
@@ -55,6 +60,15 @@ async def test_a_chat_is_asked_again_without_them_and_the_next_at_once(dialect: 
                 await read_stream.collect(backend, call)
         told = [tuned(request.json) for request in provider.received]
     assert told[len(refused) :] == [TAKEN, TAKEN, told[0], told[0]]
+
+
+@pytest.mark.parametrize("message", OF_OTHERS)
+async def test_kimi_and_claude_under_other_names_say_it_in_other_words(message: str) -> None:
+    async with ScriptedProvider(refusal(message), *[Outcome()] * 2) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for call in (ask(), ask()):
+                await read_stream.collect(backend, call)
+        assert ["temperature" in request.json for request in provider.received] == [True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,25 @@ async def test_a_user_speaks_after_a_tool_only_where_that_is_taken() -> None:
         assert roles_in(provider) == [["user", "tool", "user"], ["user", "tool", "assistant", "user"]]
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+    ],
+)
+async def test_a_turn_without_thinking_has_a_blank_one_where_it_is_missed(message: str) -> None:
+    """Kimi and DeepSeek behind other providers' addresses: conversations ended with the first call of another model."""
+    call = b'{"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","function":{"name":"f"}}]}'
+    body = CALLS.replace(RESULT, call + b',{"role":"tool","tool_call_id":"c","content":"b"}')
+    async with ScriptedProvider(refusal(400, message), Outcome(), Outcome()) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for _ in range(2):
+                await read_stream.collect(backend, ask(body))
+        turns = [cast(list[dict[str, str]], request.json["messages"])[1] for request in provider.received]
+        assert [turn.get("reasoning_content") for turn in turns] == [None, " ", " "]
+
+
 @pytest.mark.parametrize("status", [400, 500])
 async def test_another_model_is_asked_where_the_template_takes_neither(status: int) -> None:
     """With 500 it closed the model to everybody."""

@@ -17,6 +17,7 @@ WORDS = [
     ("Value error, current model does not support parameter `enable_thinking`.", None),
     ("invalid params, function parameters is empty (2013)", with_parameters),
     ("invalid params, function name or parameters is empty (2013)", with_parameters),
+    ('Bad request: "parameters" is a required property for "function" object in parameter "tools"', with_parameters),
 ]
 
 

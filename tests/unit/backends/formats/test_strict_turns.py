@@ -5,6 +5,7 @@ import pytest
 
 from backends.formats.call_ids import with_distinct_ids
 from backends.formats.image_types import with_true_types
+from backends.formats.past_thinking import with_every_thought
 from backends.formats.strict_turns import (
     alternating,
     mend_for,
@@ -212,6 +213,13 @@ WORDS = [
     ("Unable to tokenize message ...: Invalid 'content' type. Expected one of: ['str'], got list.", with_plain_texts),
     ("AiError: Bad input: ... Type mismatch of '/messages/0/content', 'array' not in 'string', ...", with_plain_texts),
     ("AiError: Bad input: ... required properties at '/messages/1' are 'role,content' (d9e09afe)", with_plain_texts),
+    ("json: cannot unmarshal array into Go struct field Message.messages.content of type string", with_plain_texts),
+    (
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+        with_every_thought,
+    ),
+    ("The `reasoning_content` in the thinking mode must be passed back to the API.", with_every_thought),
+    ("The reasoning_content in the thinking mode must be passed back to the API.", with_every_thought),
     ("3 validation errors for ToolMessage", with_text_results),
     ("Images are supported in user messages only: images in 'tool' messages return a 400", with_text_results),
     (".messages[565].image[0]: You have uploaded an unsupported image.", with_text_results),
