@@ -78,12 +78,12 @@ _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
     rb"|Extra inputs are not permitted|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field"
     rb"|Unexpected fields in the request: |json: unknown field |unknown field: parameter '|Extra parameters \['"
-    rb"|Unrecognized key\(s\) in object",
+    rb"|Unrecognized key\(s\) in object|Unsupported parameter\(s\): ",
     re.IGNORECASE,
 )
 """How OpenAI, Anthropic, Azure AI Foundry, Cohere, Databricks, Groq and Cerebras, Fireworks, Mistral, Gemini's
-compatible endpoint, `transformers serve` and Venice reject unknown fields such as `top_k`, `min_p` or `thinking`, which
-a caller may send whichever model is chosen."""
+compatible endpoint, NVIDIA, `transformers serve` and Venice reject unknown fields such as `top_k`, `min_p` or
+`thinking`, which a caller may send whichever model is chosen."""
 _NAMES_US: Final = re.compile(rb"': Not found for account '")
 """Of NVIDIA's."""
 _HEALTH_TIMEOUTS = Timeouts(connect_seconds=2.0, first_byte_seconds=5.0, idle_seconds=2.0)

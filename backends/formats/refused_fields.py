@@ -1,5 +1,5 @@
-"""Fields of a chat that OpenAI's reasoning models, newer Claude and Kimi refuse, each by its name, where a deployment's
-(Azure's, Databricks's) does not say which model it is. Pure."""
+"""Fields of a chat that OpenAI's reasoning models, newer Claude, Kimi and NVIDIA's servers refuse, each by its name,
+where a deployment's (Azure's, Databricks's) does not say which model it is. Pure."""
 
 import re
 from collections.abc import Collection
@@ -15,10 +15,15 @@ _REFUSED: Final = re.compile(
     rb"Unsupported (?:parameter|value): '(\w{1,64})' (?:is not supported|does not support)[^\"]{0,80} with this model"
     rb"|invalid (\w{1,64}): only [\d.]{1,9} is allowed for this model"
     rb"|`(\w{1,64})` is deprecated for this model|[Mm]odel \S{1,100} does not support the (\w{1,64}) parameter"
+    rb"|Unsupported parameter\(s\): `?(\w{1,64})|extra_forbidden', 'loc': \('body', '(\w{1,64})'\)"
 )
 _LIMIT, _NEWER_LIMIT = "max_tokens", "max_completion_tokens"
-_NAMES: Final = OPENAI_SAMPLING | {"logit_bias", "prediction", "seed", "verbosity", _LIMIT}
-"""What only tunes the answer, and the limit, which has another name there."""
+_NAMES: Final = (
+    OPENAI_SAMPLING
+    | {"logit_bias", "prediction", "seed", "verbosity", _LIMIT}
+    | {"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "store"}
+)
+"""What only tunes the answer or its cost, and the limit, which has another name there."""
 _REASONING: Final = b'"reasoning"'
 
 OfEffort = tuple[str, str | None]

@@ -189,6 +189,7 @@ async def test_what_none_of_openrouters_providers_does_is_asked_of_the_next(mess
         (422, b'{"detail":[{"type":"extra_forbidden","loc":["body","top_k"],"msg":"Extra inputs are not permitted"}]}'),
         (422, b"{\"detail\":\"Unexpected fields in the request: {'top_k', 'min_p'}\"}"),
         (400, b'[{"error":{"code":400,"message":"Unknown name \\"top_k\\": Cannot find field."}}]'),
+        (400, b'{"error":{"message":"Validation: Unsupported parameter(s): thinking","code":400}}'),
         (400, b'{"type":"error","error":{"message":"context_management: Extra inputs are not permitted"}}'),
         (400, b'{"error_code":"BAD_REQUEST","message":"Bad request: json: unknown field \\"metadata\\"\\n"}'),
         (422, b'{"message":"unknown field: parameter \'strict\' is not a valid field. For proper usage, ..."}'),

@@ -72,6 +72,24 @@ async def test_kimi_and_claude_under_other_names_say_it_in_other_words(message: 
 
 
 @pytest.mark.parametrize(
+    "message",
+    [
+        "Validation: Unsupported parameter(s): `prompt_cache_key`",
+        "Validation: Unsupported parameter(s): prompt_cache_key",
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'prompt_cache_key'), 'msg': 'Extra inputs are not permitted'}]",
+    ],
+)
+async def test_nvidia_is_not_told_again_what_agents_send_for_openais_cache(message: str) -> None:
+    """Codex, Kimi Code and others send it with each request, and each was asked of another model."""
+    async with ScriptedProvider(refusal(message), *[Outcome()] * 2) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for call in (ask(prompt_cache_key="k"), ask(prompt_cache_key="k")):
+                await read_stream.collect(backend, call)
+        told = [request.json for request in provider.received]
+    assert told[1] == told[2] == {name: told[0][name] for name in told[0] if name != "prompt_cache_key"}
+
+
+@pytest.mark.parametrize(
     ("message", "dialect", "model"),
     [(NO_STOP, PLAIN, "auto"), ("temperature is odd", PLAIN, "auto"), (NO_HEAT, dialect_of("openai"), "prod")],
 )
