@@ -145,6 +145,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     "openrouter": Dialect(
         withheld=frozenset({"models", "preset", "route"}), takes_cache_marks=True, stops_at_calls=True
     ),
+    "snowflake": Dialect(renames={"max_tokens": "max_completion_tokens"}),
     "together": Dialect(renames=_OLDER_LIMIT),
     "xai": Dialect(
         withheld=frozenset({"deferred"}),
@@ -153,11 +154,12 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         names_users_alone=True,
         instructs_once=True,
     ),
+    "zai": Dialect(renames=_OLDER_LIMIT),
 }
 """By provider. Sources: what they answer 400 and 422 to, and the request types of their own clients and servers
-(Cerebras, Fireworks, Groq, Mistral, Ollama, Together). DeepSeek and Ollama reject no field, and ignore a limit whose
-name they do not know. What is withheld from OpenRouter would let a caller name other models than the one decided on;
-what is withheld from xAI would let one fetch an answer later, unbooked."""
+(Cerebras, Fireworks, Groq, Mistral, Ollama, Together). DeepSeek, Ollama, Snowflake and Z.ai ignore a limit whose name
+they do not know. What is withheld from OpenRouter would let a caller name other models than the one decided on; what is
+withheld from xAI would let one fetch an answer later, unbooked."""
 
 
 def dialect_of(provider: str) -> Dialect:

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from backends.dialects import DIALECTS, Dialect
+from backends.dialects import DIALECTS, Dialect, dialect_of
 from backends.errors import UpstreamRejected
 from backends.formats.openai_request import build_body
 from backends.protocol import Call, Operation
@@ -246,10 +246,12 @@ def test_nothing_else_that_is_called_developer_changes(body: bytes) -> None:
     assert build_body(make_call(body)) == body
 
 
-@pytest.mark.parametrize("provider", ["deepseek", "mistral", "ollama", "together"])
+@pytest.mark.parametrize("provider", ["deepseek", "mistral", "ollama", "together", "zai", "snowflake"])
 def test_a_limit_has_the_name_that_its_provider_reads(provider: str) -> None:
-    body = b'{"model":"a","max_completion_tokens":6}'
-    assert json.loads(build_body(make_call(body), DIALECTS[provider])) == {"model": "up/model-1", "max_tokens": 6}
+    read = "max_completion_tokens" if provider == "snowflake" else "max_tokens"
+    for asked in ("max_tokens", "max_completion_tokens"):
+        told = build_body(make_call(b'{"model":"a","%s":6}' % asked.encode()), dialect_of(provider))
+        assert json.loads(told) == {"model": "up/model-1", read: 6}
 
 
 @pytest.mark.parametrize(
