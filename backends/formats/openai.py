@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from backends.errors import UnreadableAnswer
 from backends.formats.json_objects import decode_object, objects_of
-from backends.formats.openai_events import ChatEvent, decode_leniently, error_in_text, error_told
+from backends.formats.openai_events import ChatEvent, Choice, decode_leniently, error_in_text, error_told
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
 from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
@@ -126,7 +126,7 @@ class OpenAIStreamReader(StreamReader):
     def _chunk(self, events: Sequence[ChatEvent], lines: bytes) -> Chunk:
         """One chunk for these events; `lines` has one line of data per event."""
         characters = 0
-        has_output = is_malformed = False
+        has_output = is_malformed = is_given_up = False
         finish_reason = usage = timings = None
         for event in events:
             has_usage = event.usage is not None or event.x_groq is not None
@@ -138,6 +138,7 @@ class OpenAIStreamReader(StreamReader):
                     characters += count
                 if choice.finish_reason:
                     finish_reason = choice.finish_reason
+                    is_given_up = is_given_up or _is_given_up(choice)
                     self._finished_choices.add(choice.index)
                 else:
                     self._seen_choices.add(choice.index)
@@ -149,7 +150,7 @@ class OpenAIStreamReader(StreamReader):
                         self._used_by_choices, found_usage, event
                     )
                 usage, is_malformed = found_usage or usage, is_malformed or is_no_usage
-            if finish_reason and _is_given_up(finish_reason):
+            if is_given_up:
                 given_up = (
                     self._failed(error_in_text(_text_of(event)))
                     if finish_reason == _FAILED
@@ -195,13 +196,14 @@ def _has_failure(events: Sequence[ChatEvent]) -> bool:
         if event.kind == "error" or (event.error is not None and event.is_failure):  # the property is for the few
             return True
         for choice in event.choices or ():
-            if choice.finish_reason and _is_given_up(choice.finish_reason):
+            if choice.finish_reason and _is_given_up(choice):
                 return True
     return False
 
 
-def _is_given_up(finish_reason: str) -> bool:
-    return finish_reason in _GIVEN_UP or finish_reason.startswith(_BAD_CALL)
+def _is_given_up(choice: Choice) -> bool:
+    reason = choice.finish_reason or ""
+    return reason in _GIVEN_UP or reason.startswith(_BAD_CALL) or choice.native_finish_reason in _GIVEN_UP
 
 
 def _text_of(event: ChatEvent) -> str:
@@ -240,7 +242,7 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
     usage, is_malformed = _usage(event, has_choices=has_choices)
     if usage is not None and event.timings is not None and len(event.choices or ()) > 1:
         usage = _of_all_choices(event, usage, characters)
-    if (has_choices and not event.choices) or _is_given_up(finish_reason or ""):
+    if (has_choices and not event.choices) or any(map(_is_given_up, event.choices or ())):
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
     if any(choice.finish_reason and choice.is_bare for choice in event.choices or ()):
         body = _with_messages(body)

@@ -71,13 +71,15 @@ class _Text(msgspec.Struct):
         return count > 0 or bool(calls) or self.audio is not None, count
 
 
-class _Choice(msgspec.Struct):
+class Choice(msgspec.Struct):
     index: Annotated[int, msgspec.Meta(ge=0, le=MOST_CHOICES)] = 0
     """Bounded, since the reader remembers each; an invalid index is read as 0."""
     delta: _Text | None = None
     message: _Text | None = None
     text: str | None = None
     finish_reason: str | None = None
+    native_finish_reason: str | None = None
+    """What OpenRouter's provider said. OpenRouter may call its failure a stop."""
     usage: object = None
 
     @property
@@ -94,7 +96,7 @@ class _Choice(msgspec.Struct):
 
 class ChatEvent(msgspec.Struct):
     kind: str | None = msgspec.field(default=None, name="object")
-    choices: list[_Choice] | None = None
+    choices: list[Choice] | None = None
     usage: dict[str, object] | list[object] | str | float | bool | None = None
     error: dict[str, object] | str | None = None
     service_tier: str | None = None
@@ -181,16 +183,16 @@ def decode_leniently(data: bytes) -> tuple[ChatEvent, bytes]:
     return event, json.dumps(document).encode() if strange else data
 
 
-def _lenient_choice(wire: object) -> _Choice:
+def _lenient_choice(wire: object) -> Choice:
     fields = cast(dict[str, object], wire) if isinstance(wire, dict) else {}
-    choice = _fitting(_Choice, {key: value for key, value in fields.items() if key not in ("delta", "message")})
+    choice = _fitting(Choice, {key: value for key, value in fields.items() if key not in ("delta", "message")})
     for name in ("delta", "message"):
         if isinstance(fields.get(name), dict):
             setattr(choice, name, _fitting(_Text, cast(dict[str, object], fields[name])))
     return choice
 
 
-_S = TypeVar("_S", ChatEvent, _Choice, _Text)
+_S = TypeVar("_S", ChatEvent, Choice, _Text)
 
 
 def _fitting(kind: type[_S], fields: dict[str, object]) -> _S:

@@ -243,6 +243,15 @@ def test_an_answer_that_was_given_up_is_booked_by_the_usage_it_came_with(reason:
     assert caught.value.usage == Usage(3, output_tokens=2)
 
 
+@pytest.mark.parametrize("text", ["", "hel"])
+def test_openrouter_calls_its_providers_failure_a_stop(text: str) -> None:
+    end = {"index": 0, "finish_reason": "stop", "native_finish_reason": "network_error"}
+    with pytest.raises(StreamBroken if text else UnreadableAnswer, match="gave up"):
+        read(delta(content=text), {"choices": [{**end, "delta": {"content": ""}}]}, b"[DONE]")
+    with pytest.raises(UnreadableAnswer, match="gave up"):
+        read_answer(json.dumps({"choices": [{**end, "message": {"content": text}}]}).encode(), backend="b")
+
+
 def llama_cpps(usage: tuple[int, int, int], **fields: object) -> dict[str, object]:
     """As llama-server 0.7.0 reports what one choice took, here with (input, cached, output)."""
     prompt, cached, completion = usage
