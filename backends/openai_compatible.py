@@ -25,7 +25,7 @@ from backends.formats.chat_tokens import is_text_alone, read_token_count, tokeni
 from backends.formats.ended_calls import CallsToldReader, with_calls_told
 from backends.formats.error_bodies import in_openai_shape
 from backends.formats.input_tokens import read_count
-from backends.formats.json_objects import decode_object, part_of, text_of
+from backends.formats.json_objects import decode_object, part_of, text_of, without_escapes
 from backends.formats.json_splice import ESCAPE
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
 from backends.formats.openai_request import build_body, without_past_reasoning
@@ -90,7 +90,11 @@ _BESIDE_CHATS: Final = "chat/completions/input_tokens"
 _NO_TOKENIZE: Final = frozenset({404, 405})
 """Statuses from a server whose proxy exposes only /v1."""
 _STORED_TIMEOUTS: Final = Timeouts(first_byte_seconds=30.0, idle_seconds=30.0)
-_ASK_THERE: Final = re.compile(rb"(?:use|only supported in|try) (?:the )?/?v1/responses\b", re.IGNORECASE)
+_NO_CHATS: Final = re.compile(rb"does not support the '/v1/chat/completions' API")
+"""Of Bedrock's mantle endpoint, which serves GPT-5.4 and later over the Responses API alone."""
+_ASK_THERE: Final = re.compile(
+    rb"(?:use|only supported in|try) (?:the )?/?v1/responses\b|%b" % _NO_CHATS.pattern, re.IGNORECASE
+)
 """How OpenAI and Azure reject a chat that only the Responses API serves."""
 _NO_PAST: Final = re.compile(
     rb"encrypted[_ ]content|required following item|required 'reasoning' item|input\[\d+\]\.content': array too long"
@@ -168,7 +172,8 @@ class OpenAICompatibleBackend(HttpBackend):
         except UpstreamRejected as refusal:
             if not _ASK_THERE.search(refusal.body):
                 raise
-            if _refused_field(refusal) == "model":
+            says_none = _NO_CHATS.search(refusal.body) and not _NO_CHATS.search(without_escapes(call.body))
+            if says_none or _refused_field(refusal) == "model":
                 self._answer_no_chats.put(call.upstream_model, True)
             return await self._open_as_response(call)
 

@@ -81,6 +81,7 @@ async def test_what_responses_cannot_say_may_be_asked_of_another_model() -> None
 NO_CHATS = refusal(
     "This model is only supported in v1/responses and not in v1/chat/completions.", status=404, param="model"
 )
+BEDROCKS = refusal("The model 'openai.gpt-5.6-luna' does not support the '/v1/chat/completions' API", param=None)
 NO_FUNCTIONS = refusal(
     "Function tools with reasoning_effort are not supported for gpt-7-sol in /v1/chat/completions. To use function "
     "tools, use /v1/responses or set reasoning_effort to 'none'.",
@@ -88,8 +89,9 @@ NO_FUNCTIONS = refusal(
 )
 
 
-async def test_a_model_that_says_that_it_answers_no_chats_is_asked_none_again() -> None:
-    async with ScriptedProvider(NO_CHATS, Outcome()) as provider:
+@pytest.mark.parametrize("refused", [NO_CHATS, BEDROCKS])
+async def test_a_model_that_says_that_it_answers_no_chats_is_asked_none_again(refused: Raw) -> None:
+    async with ScriptedProvider(refused, Outcome()) as provider:
         backend = make_backend(provider)
         call = make_call("gpt-7-rosalind", "gpt-7-rosalind")
         assert await asked(provider, backend, call, call) == [CHAT, RESPONSE, RESPONSE]
