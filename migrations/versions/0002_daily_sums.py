@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 HOURS = 24
 SKETCHES = ("time_to_first_token_sketch", "decode_sketch")

@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0005"
 down_revision = "0004"
-branch_labels = None
-depends_on = None
 
 NAMES = "key_id, team, project, tags, operation, model, backend, provider, rule, status, is_simulated"
 COUNTS = (

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0008"
 down_revision = "0007"
-branch_labels = None
-depends_on = None
 
 VIEW = "CREATE VIEW finance_budgets AS SELECT DISTINCT scope, name, month_pico_usd / 1e12 AS month_usd{} FROM budgets"
 

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0009"
 down_revision = "0008"
-branch_labels = None
-depends_on = None
 
 COLUMNS = ("web_searches", "file_searches", "other_tool_calls")
 TABLES = {"entries": sa.Integer, "hourly": sa.BigInteger, "daily": sa.BigInteger}

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0010"
 down_revision = "0009"
-branch_labels = None
-depends_on = None
 
 COLUMNS = {
     "provider": sa.Text,

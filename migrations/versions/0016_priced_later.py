@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0016"
 down_revision = "0015"
-branch_labels = None
-depends_on = None
 
 NAME = "priced_later_requests"
 TABLES = {"hourly": "hour", "daily": "day"}

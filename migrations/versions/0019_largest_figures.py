@@ -8,8 +8,6 @@ from alembic import op
 
 revision = "0019"
 down_revision = "0018"
-branch_labels = None
-depends_on = None
 
 NAMES = ("largest_pico_usd", "largest_total_us", "largest_first_token_us", "ranked")
 TABLES = ("hourly", "daily")

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0020"
 down_revision = "0019"
-branch_labels = None
-depends_on = None
 
 INDEX, OF_ONE = "ix_entries_batch_id", sa.text("batch_id IS NOT NULL")
 

@@ -4,8 +4,6 @@ from alembic import op
 
 revision = "0023"
 down_revision = "0022"
-branch_labels = None
-depends_on = None
 
 NAMES = "key_id, team, project, tags, operation, model, backend, provider, rule, status, is_simulated"
 TOKENS = "input_tokens, cached_input_tokens, output_tokens, reasoning_tokens"
