@@ -199,37 +199,24 @@ EntryOrder = Literal["newest", "cost", "total_time", "first_token"]
 """All but `newest` sort the largest first; entries without the figure come last."""
 
 
-class EntryWanted(Protocol):
+@dataclass(frozen=True, slots=True)
+class EntryWanted:
     """A filter: all fields that are not None must match. `before` is the request id of the previous page's last row."""
 
-    @property
-    def since(self) -> datetime | None: ...
-    @property
-    def until(self) -> datetime | None: ...
-    @property
-    def key_id(self) -> str | None: ...
-    @property
-    def team(self) -> str | None: ...
-    @property
-    def project(self) -> str | None: ...
-    @property
-    def model(self) -> str | None: ...
-    @property
-    def backend(self) -> str | None: ...
-    @property
-    def rule(self) -> str | None: ...
-    @property
-    def tag(self) -> str | None: ...
-    @property
-    def batch_id(self) -> str | None: ...
-    @property
-    def status(self) -> Status | None: ...
-    @property
-    def order(self) -> EntryOrder: ...
-    @property
-    def before(self) -> str | None: ...
-    @property
-    def limit(self) -> int: ...
+    since: datetime | None = None
+    until: datetime | None = None
+    key_id: str | None = None
+    team: str | None = None
+    project: str | None = None
+    model: str | None = None
+    backend: str | None = None
+    rule: str | None = None
+    tag: str | None = None
+    batch_id: str | None = None
+    status: Status | None = None
+    order: EntryOrder = "newest"
+    before: str | None = None
+    limit: int = 50
 
 
 AdjustmentKind = Literal["reprice", "refund", "reconciliation"]

@@ -48,11 +48,11 @@ def command(
         else:
             Console(highlight=False).print_json(one.model_dump_json())
         return
-    wanted = read(
+    asked = read(
         EntryFilter, since=since, until=until, model=model, team=team, project=project, key_id=key, backend=backend,
         rule=rule, tag=tag, batch_id=batch, status=status, order=order, limit=limit,
     )  # fmt: skip
-    found = ask(lambda state: find_summaries(SqlEntries(state.database), wanted))
+    found = ask(lambda state: find_summaries(SqlEntries(state.database), asked.wanted()))
     if as_json:
         for one in found:
             print(one.model_dump_json())

@@ -6,42 +6,21 @@ Decides nothing: its findings are facts of later decisions. Off the request path
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 
 from gateway.instants import DAY_US
-from gateway.ledger.entry import Entry, Status
+from gateway.ledger.entry import Entry
 from gateway.limits.counters import Counters, CountersDown
 from gateway.routing.quality_target import allowed_loss
 from gateway.routing.rules import Rule
 from gateway.routing.snapshot import Snapshot, request_facts_of
 from gateway.rulebook.state import ExplorationSpend, RuleState
-from gateway.stores import EntryOrder, RuleBooks
+from gateway.stores import EntryWanted, RuleBooks
 
 log = logging.getLogger(__name__)
 RECENT_REQUESTS = 2000
 """The number of a rule's newest requests that represent its traffic."""
 PAGE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class RuleEntries:
-    """An EntryWanted: the requests decided by one rule, newest first."""
-
-    rule: str | None
-    since: datetime | None = None
-    before: str | None = None
-    limit: int = PAGE
-    until: datetime | None = None
-    key_id: str | None = None
-    team: str | None = None
-    project: str | None = None
-    model: str | None = None
-    backend: str | None = None
-    tag: str | None = None
-    batch_id: str | None = None
-    status: Status | None = None
-    order: EntryOrder = "newest"
 
 
 class RuleWatch:
@@ -119,7 +98,7 @@ class RuleWatch:
 
     async def _recent(self, rule: Rule) -> list[Entry]:
         """The rule's newest requests, at most RECENT_REQUESTS, a page at a time so that others proceed in between."""
-        found, wanted = list[Entry](), RuleEntries(rule.name)
+        found, wanted = list[Entry](), EntryWanted(rule=rule.name, limit=PAGE)
         while len(found) < RECENT_REQUESTS:
             page = await self._entries.find(wanted)
             found += page

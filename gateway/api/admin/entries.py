@@ -20,10 +20,10 @@ def build_entries_router(entries: EntryStore) -> APIRouter:
     router = APIRouter(prefix="/entries", tags=["admin: entries"])
 
     @router.get("", openapi_extra=needs("entries.read", or_lead=True))
-    async def find(wanted: Annotated[EntryFilter, Query()], only_team: OnlyTeam) -> EntryPage:
+    async def find(asked: Annotated[EntryFilter, Query()], only_team: OnlyTeam) -> EntryPage:
         """Requests that match the filter: newest first, or most expensive or slowest first."""
-        found = await find_summaries(entries, narrowed(wanted, only_team))
-        return EntryPage(entries=found, next_before=found[-1].request_id if len(found) == wanted.limit else None)
+        found = await find_summaries(entries, narrowed(asked, only_team).wanted())
+        return EntryPage(entries=found, next_before=found[-1].request_id if len(found) == asked.limit else None)
 
     @router.get("/{request_id}", openapi_extra=needs("entries.read", or_lead=True))
     async def get(request_id: str, only_team: OnlyTeam) -> EntryDetail:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.ledger.entry import Entry, Media, Status
 from gateway.moments import Moment
 from gateway.money import format_usd, known_usd
-from gateway.stores import AdjustmentKind, Correction, EntryOrder
+from gateway.stores import AdjustmentKind, Correction, EntryOrder, EntryWanted
 
 
 class EntryFilter(BaseModel):
@@ -32,6 +32,9 @@ class EntryFilter(BaseModel):
     )
     before: str | None = Field(default=None, max_length=64, description="Request id of the previous page's last row")
     limit: int = Field(default=50, ge=1, le=500)
+
+    def wanted(self) -> EntryWanted:
+        return EntryWanted(**dict(self))
 
 
 class EntrySummary(BaseModel):

@@ -1,14 +1,12 @@
 """Random entries, and their sums computed independently, by the documentation."""
 
 import random
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from gateway.instants import HOUR_US, moment_of
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Attempt, Cost, Entry, PaidTo, Status
-from gateway.stores import EntryOrder
 from gateway.sums import Dimension
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, make_local_entry
 
@@ -90,24 +88,6 @@ GROUPINGS: list[tuple[Dimension, ...]] = [
     ("hour",),
 ]
 TIMED = [by for by in GROUPINGS if {"hour", "day", "week", "month", "quarter"} & set(by)]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    since: datetime | None = None
-    until: datetime | None = None
-    key_id: str | None = None
-    team: str | None = None
-    project: str | None = None
-    model: str | None = None
-    backend: str | None = None
-    rule: str | None = None
-    tag: str | None = None
-    batch_id: str | None = None
-    status: Status | None = None
-    order: EntryOrder = "newest"
-    before: str | None = None
-    limit: int = 50
 
 
 def random_entry(chance: random.Random, number: int) -> Entry:

@@ -25,10 +25,9 @@ from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger, entry_select
 from gateway.storage.sql.reports import SqlReports
 from gateway.storage.tables.books import entries
-from gateway.stores import NewKey
+from gateway.stores import EntryWanted, NewKey
 from gateway.sums import Dimension, Sums, SumsQuery
 from tests.builders import make_snapshot
-from tests.integration.storage.booked import Wanted
 from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import failed_attempt, make_entry, make_intent
 
@@ -91,15 +90,15 @@ async def test_a_page_of_requests_is_read_without_a_walk(sqlite: AsyncEngine) ->
 @pytest.mark.parametrize(
     ("wanted", "pages"),
     [
-        (Wanted(team="nobody"), 0),
-        (Wanted(tag="nothing", order="cost"), 0),
-        (Wanted(team="team-3"), 1),
-        (Wanted(rule="default"), 5),
-        (Wanted(rule="default", limit=2), 2),
+        (EntryWanted(team="nobody"), 0),
+        (EntryWanted(tag="nothing", order="cost"), 0),
+        (EntryWanted(team="team-3"), 1),
+        (EntryWanted(rule="default"), 5),
+        (EntryWanted(rule="default", limit=2), 2),
     ],
 )
 async def test_few_requests_among_many_are_read_from_their_hours_alone(
-    sqlite: AsyncEngine, wanted: Wanted, pages: int
+    sqlite: AsyncEngine, wanted: EntryWanted, pages: int
 ) -> None:
     hours = [make_intent(n, team=f"team-{n}", accepted_at_us=(500_000 + n) * HOUR_US) for n in range(5)]
     await SqlLedger(sqlite).insert([make_entry(n, intent=intent) for n, intent in enumerate(hours)])

@@ -18,8 +18,8 @@ from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.entries import MOST_HOURS, SqlEntries
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables.books import daily, entries, hourly
-from gateway.stores import Adjustment, BatchCost, EntryOrder, EntryStore, Explored
-from tests.integration.storage.booked import START, Wanted
+from gateway.stores import Adjustment, BatchCost, EntryOrder, EntryStore, EntryWanted, Explored
+from tests.integration.storage.booked import START
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_intent, request_id
 
 pytestmark = pytest.mark.integration
@@ -30,7 +30,7 @@ async def test_entries_are_found_by_filters_in_pages_newest_first(engine: AsyncE
     rounded = {entry.intent.request_id for entry in stored if entry.intent.team == "ads" and "eu" in entry.intent.tags}
     found: list[Entry] = []
     before: str | None = None
-    while page := await store.find(Wanted(team="ads", tag="eu", before=before, limit=7)):
+    while page := await store.find(EntryWanted(team="ads", tag="eu", before=before, limit=7)):
         found += page
         before = page[-1].intent.request_id
     assert {entry.intent.request_id for entry in found} == rounded
@@ -38,11 +38,11 @@ async def test_entries_are_found_by_filters_in_pages_newest_first(engine: AsyncE
     times = [entry.intent.accepted_at_us for entry in found]
     assert times == sorted(times, reverse=True)
     until = START + timedelta(days=1)
-    day = await store.find(Wanted(until=until, status=Status.cancelled, limit=500))
+    day = await store.find(EntryWanted(until=until, status=Status.cancelled, limit=500))
     assert len(day) == sum(e.intent.accepted_at_us < us(until) and e.status is Status.cancelled for e in stored)
-    assert await store.find(Wanted(before=request_id(10**9))) == []
-    assert await store.find(Wanted(before="zz")) == []
-    assert await store.find(Wanted(tag="e")) == []
+    assert await store.find(EntryWanted(before=request_id(10**9))) == []
+    assert await store.find(EntryWanted(before="zz")) == []
+    assert await store.find(EntryWanted(tag="e")) == []
 
 
 FIGURES: dict[EntryOrder, Callable[[Entry], float]] = {
@@ -58,11 +58,11 @@ async def test_the_largest_come_first_and_those_without_the_figure_last(
     without = make_entry(999, intent=make_intent(999, team="ads"), cost=None, time_to_first_token_seconds=None)
     await SqlLedger(engine).insert([without])
     for order, figure in FIGURES.items():
-        found = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=500))
+        found = await SqlEntries(engine).find(EntryWanted(team="ads", order=order, limit=500))
         figures = [figure(one) for one in found]
         assert len(set(figures)) > 1
         assert figures == sorted((figure(one) for one in [*stored, without] if one.intent.team == "ads"), reverse=True)
-        few = await SqlEntries(engine).find(Wanted(team="ads", order=order, limit=3))
+        few = await SqlEntries(engine).find(EntryWanted(team="ads", order=order, limit=3))
         assert [figure(one) for one in few] == figures[:3], order
 
 
@@ -96,11 +96,11 @@ async def test_the_dearest_are_those_with_their_corrections(
     for one in batch:
         corrections[one.request_id] = corrections.get(one.request_id, 0) + one.amount_pico_usd
     for limit in (1, 10, 500):
-        found = await SqlEntries(engine).find(Wanted(team=team, order="cost", limit=limit))
+        found = await SqlEntries(engine).find(EntryWanted(team=team, order="cost", limit=limit))
         assert [one.intent.request_id for one in found] == dearest_first(asked, corrections)[:limit]
 
 
-async def pages_of(engine: AsyncEngine, wanted: Wanted) -> list[str]:
+async def pages_of(engine: AsyncEngine, wanted: EntryWanted) -> list[str]:
     """The numbers of all pages, in order."""
     found: list[str] = []
     while page := await SqlEntries(engine).find(replace(wanted, before=found[-1] if found else None)):
@@ -120,14 +120,14 @@ async def test_page_after_page_of_the_largest_has_each_once_down_to_those_withou
     refund = Adjustment(equals[0].intent.request_id, "refund", "credit-7", -(10**12), "outage")
     assert await SqlAdjustments(engine).book([refund], author="ada") == 1
     for order, (team, batch_id) in product(FIGURES, ((None, None), ("ads", None), ("ads", "batch_a"))):
-        wanted = Wanted(team=team, batch_id=batch_id, order=order, limit=500)
+        wanted = EntryWanted(team=team, batch_id=batch_id, order=order, limit=500)
         numbers = [one.intent.request_id for one in await SqlEntries(engine).find(wanted)]
         assert {one.intent.request_id for one in equals} <= set(numbers)
         few = max(len(numbers) // 4, 5)  # so that a page ends among equal ones of a batch
         assert await pages_of(engine, replace(wanted, limit=few)) == numbers, wanted
     for order in FIGURES:
-        assert await SqlEntries(engine).find(Wanted(order=order, before=request_id(10**9))) == []
-        assert await SqlEntries(engine).find(Wanted(order=order, before="zz")) == []
+        assert await SqlEntries(engine).find(EntryWanted(order=order, before=request_id(10**9))) == []
+        assert await SqlEntries(engine).find(EntryWanted(order=order, before="zz")) == []
 
 
 @pytest.mark.parametrize("team", ["ads", None])
@@ -144,7 +144,7 @@ async def test_pages_below_the_hours_that_are_looked_into_one_by_one_go_on_where
     many = [alone(number) for number in range(4 * MOST_HOURS)]
     await SqlLedger(engine).insert(many)
     asked = sorted((one for one in many if team in (None, one.intent.team)), key=FIGURES["total_time"], reverse=True)
-    found = await pages_of(engine, Wanted(team=team, order="total_time", limit=80))
+    found = await pages_of(engine, EntryWanted(team=team, order="total_time", limit=80))
     assert found == [one.intent.request_id for one in asked]
 
 
@@ -155,21 +155,21 @@ async def test_the_dearest_are_found_though_a_replica_of_an_older_version_wrote_
     async with engine.begin() as connection:
         for table in (hourly, daily):
             await connection.execute(update(table).values(largest_pico_usd=0, ranked=0))
-    found = await SqlEntries(engine).find(Wanted(order="cost", limit=20))
+    found = await SqlEntries(engine).find(EntryWanted(order="cost", limit=20))
     assert [one.intent.request_id for one in found] == dearest_first(stored, {})[:20]
 
 
 async def test_the_dearest_of_a_period_are_of_it_alone(engine: AsyncEngine, stored: list[Entry]) -> None:
     since, until = START + timedelta(hours=20, minutes=30), START + timedelta(days=2, minutes=10)
     inside = [entry for entry in stored if us(since) <= entry.intent.accepted_at_us < us(until)]
-    found = await SqlEntries(engine).find(Wanted(since=since, until=until, order="cost", limit=500))
+    found = await SqlEntries(engine).find(EntryWanted(since=since, until=until, order="cost", limit=500))
     assert [one.intent.request_id for one in found] == dearest_first(inside, {})
 
 
 async def test_hours_whose_requests_are_forgotten_are_not_looked_into(engine: AsyncEngine, stored: list[Entry]) -> None:
     async with engine.begin() as connection:
         await connection.execute(delete(entries))
-    assert await SqlEntries(engine).find(Wanted(order="cost")) == []
+    assert await SqlEntries(engine).find(EntryWanted(order="cost")) == []
 
 
 async def test_what_a_batch_cost_is_the_sum_of_its_requests_with_their_corrections(engine: AsyncEngine) -> None:
@@ -207,20 +207,20 @@ async def test_the_requests_of_a_batch_are_found_in_every_order_and_come_back_wi
     store = SqlEntries(engine)
     orders: list[EntryOrder] = [*FIGURES, "newest"]
     for order in orders:
-        found = await store.find(Wanted(batch_id="batch_a", order=order, limit=500))
+        found = await store.find(EntryWanted(batch_id="batch_a", order=order, limit=500))
         assert {one.intent.request_id for one in found} == {one.intent.request_id for one in few}
         assert {one.intent.batch_id for one in found} == {"batch_a"}
         times = [(one.intent.accepted_at_us, one.intent.request_id) for one in found]
         if order == "newest":
             assert times == sorted(times, reverse=True)
-            rest = await store.find(Wanted(batch_id="batch_a", before=times[4][1], limit=500))
+            rest = await store.find(EntryWanted(batch_id="batch_a", before=times[4][1], limit=500))
             assert [one.intent.request_id for one in rest] == [number for _, number in times[5:]]
         else:
             figures = [max(FIGURES[order](one), 0) for one in found]
             assert figures == sorted(figures, reverse=True)
-        mine = await store.find(Wanted(batch_id="batch_a", team="ads", order=order, limit=500))
+        mine = await store.find(EntryWanted(batch_id="batch_a", team="ads", order=order, limit=500))
         assert {one.intent.team for one in mine} == {"ads"}
-        assert await store.find(Wanted(batch_id="batch_b", order=order)) == []
+        assert await store.find(EntryWanted(batch_id="batch_b", order=order)) == []
 
 
 async def test_what_a_rule_explored_is_read_of_its_requests_and_its_period_alone(engine: AsyncEngine) -> None:

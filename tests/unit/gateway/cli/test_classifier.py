@@ -17,7 +17,7 @@ from gateway.errors import ConfigurationError, StateError
 from gateway.instants import moment_of
 from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.feedback import SqlFeedback
-from gateway.stores import EntryOrder, Feedback
+from gateway.stores import EntryWanted, Feedback
 from tests.unit.gateway.api.memory_stores import NOW_US
 from tests.unit.gateway.cli.commands import run_cli
 
@@ -28,18 +28,10 @@ def run(*words: str) -> Any:
     return json.loads(run_cli("classifier", *words, "--json"))
 
 
-class Wanted:
-    """A query that matches every entry."""
-
-    since = until = key_id = team = project = model = backend = rule = tag = batch_id = status = before = None
-    limit = 500
-    order: EntryOrder = "newest"
-
-
 async def give_feedback(score: float, *, score_of_newest: float | None = None) -> list[int]:
     """Feedback on some hundred requests, with another score for the newer half if given; the requests' times."""
     async with open_state() as state:
-        found = await SqlEntries(state.database).find(Wanted())
+        found = await SqlEntries(state.database).find(EntryWanted(limit=500))
         scores = [score_of_newest if score_of_newest is not None and 2 * n < len(found) else score for n in range(500)]
         await SqlFeedback(state.database).add(
             [
