@@ -14,7 +14,7 @@ import msgspec
 from gateway.economics.errors import EconomicsError
 from gateway.economics.replay.log import LoggedRequest, Served, Verified
 from gateway.economics.replay.outcome import ModelOutcome
-from gateway.economics.replay.result import ReplayDiff, Tally
+from gateway.economics.replay.result import ReplayDiff
 from gateway.economics.replay.state import SlotChanges
 from gateway.errors import RequestError
 from gateway.ledger.entry import Facts
@@ -66,18 +66,18 @@ def replay(
 ) -> ReplayDiff:
     """One pass over `log`. Raises EconomicsError if it is not sorted by time: slots would have no meaning. `progress`
     is called with the number of requests done."""
-    changes, tally = SlotChanges(), Tally()
+    changes, diff = SlotChanges(), ReplayDiff()
     last_us = 0
     for logged in log:
         if logged.served.at_us < last_us:
             raise EconomicsError(f"request {logged.request_id} is earlier than the one before it")
         last_us = logged.served.at_us
-        _replay_one(logged, scenario, changes, tally)
-        if progress is not None and tally.requests % PROGRESS_EVERY == 0:
-            progress(tally.requests)
+        _replay_one(logged, scenario, changes, diff)
+        if progress is not None and diff.requests % PROGRESS_EVERY == 0:
+            progress(diff.requests)
     if progress is not None:
-        progress(tally.requests)
-    return tally.close()
+        progress(diff.requests)
+    return diff
 
 
 def decide_with(snapshot: Snapshot) -> Decide:
@@ -102,30 +102,30 @@ def decide_with(snapshot: Snapshot) -> Decide:
     return decide
 
 
-def _replay_one(logged: LoggedRequest, scenario: Scenario, changes: SlotChanges, tally: Tally) -> None:
-    tally.requests += 1
+def _replay_one(logged: LoggedRequest, scenario: Scenario, changes: SlotChanges, diff: ReplayDiff) -> None:
+    diff.requests += 1
     facts = changes.facts_for(logged)
     decided = scenario.decide(logged.request, facts)
     if decided is None:
-        tally.refused += 1
-        tally.refused_down += _is_served_when_up(logged, facts, scenario)
+        diff.refused += 1
+        diff.refused_down += _is_served_when_up(logged, facts, scenario)
         return
     model, quality = _passed_on(logged, decided)
     if model is None:
-        tally.refused += 1
-        tally.refused_down += 1
+        diff.refused += 1
+        diff.refused_down += 1
         return
-    tally.failed += bool(logged.failed_at) and not logged.failed_at.issuperset(decided.order or (decided.model,))
+    diff.failed += bool(logged.failed_at) and not logged.failed_at.issuperset(decided.order or (decided.model,))
     is_cut = _is_cut(logged, decided)
     stands_now = _stands_now(decided, logged.verified)
     if decided.escalates_to and not (is_cut or stands_now or _repeats(decided, logged.verified)):
-        tally.unverified += 1
+        diff.unverified += 1
     if model == logged.model:
         cost = _same_place(logged, scenario)
         first_token = logged.time_to_first_token_seconds
     else:
         cost, first_token = _elsewhere(logged, model, facts, scenario, changes)
-        _note_cache(logged, model, facts, scenario, tally)
+        _note_cache(logged, model, facts, scenario, diff)
     if stands_now and logged.verified is not None and scenario.price is scenario.logged_price:
         cost = logged.verified.cost_pico_usd or cost  # None for an engine of our own
     if is_cut:
@@ -133,8 +133,8 @@ def _replay_one(logged: LoggedRequest, scenario: Scenario, changes: SlotChanges,
     else:
         cost = _with_refused(cost, logged, decided, is_logged=model == logged.model)
     if model != logged.model:
-        tally.note_move(logged, model, cost)
-    tally.add(logged, model, cost, quality, first_token)
+        diff.note_move(logged, model, cost)
+    diff.add(logged, model, cost, quality, first_token)
 
 
 def _is_served_when_up(logged: LoggedRequest, facts: Facts, scenario: Scenario) -> bool:
@@ -145,8 +145,8 @@ def _is_served_when_up(logged: LoggedRequest, facts: Facts, scenario: Scenario) 
     return scenario.decide(logged.request, msgspec.structs.replace(facts, backend_state=up)) is not None
 
 
-def _note_cache(logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, tally: Tally) -> None:
-    """Tallies tokens that were read from a cache and count as fresh at the new model."""
+def _note_cache(logged: LoggedRequest, model: str, facts: Facts, scenario: Scenario, diff: ReplayDiff) -> None:
+    """Counts tokens that were read from a cache and count as fresh at the new model."""
     read = logged.served.cached_input_tokens - facts.warm_tokens.get(model, 0)
     if read <= 0:
         return
@@ -157,8 +157,8 @@ def _note_cache(logged: LoggedRequest, model: str, facts: Facts, scenario: Scena
         for tokens in (facts.warm_tokens.get(model, 0), warm)
     )
     if fresh is not None and cached is not None and logged.cost_pico_usd is not None:
-        tally.cached_tokens += read
-        tally.cached_pico_usd += fresh - cached
+        diff.cached_tokens += read
+        diff.cached_pico_usd += fresh - cached
 
 
 def _repeats(decided: Decided, verified: Verified | None) -> bool:
