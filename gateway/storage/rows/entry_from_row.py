@@ -11,7 +11,7 @@ from gateway.ledger.entry import Attempt, Cost, Decision, Entry, Intent, Media, 
 from gateway.storage.rows.bounded import seconds
 from gateway.storage.rows.dimension import REMEMBERED
 from gateway.storage.rows.entry_detail import Detail, decode_detail, facts_from, long, seconds_of
-from gateway.storage.rows.entry_rows import COST_COLUMNS, TOKEN_FIELDS, TOOL_FIELDS
+from gateway.storage.tables.columns import COST_COLUMNS, TOKEN_COLUMNS, TOOL_COLUMNS
 
 Row = Mapping[str, Any]
 
@@ -40,7 +40,7 @@ def entry_from(row: Row, attempt_rows: Sequence[Row]) -> Entry:
         backend=was[1],
         provider=was[2],
         upstream_model=was[3],
-        **{name: row[name] for name in (*TOKEN_FIELDS, *TOOL_FIELDS)},
+        **{name: row[name] for name in (*TOKEN_COLUMNS, *TOOL_COLUMNS)},
         is_usage_estimated=bool(row["is_usage_estimated"]),
         is_simulated=was[4],
         service_tier=row["service_tier"],

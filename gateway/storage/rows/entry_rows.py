@@ -15,26 +15,15 @@ from gateway.storage.rows.bounded import MOST_CALLS, MOST_PICO_USD, MOST_TOKENS,
 from gateway.storage.rows.dimension import Circumstance, Dimension, circumstance_of, dimension_of
 from gateway.storage.rows.entry_detail import encode_detail
 from gateway.storage.rows.paid_parts import PaidPart, paid_parts
+from gateway.storage.tables.columns import BOUND_COLUMNS, COST_COLUMNS, TOKEN_COLUMNS, TOOL_COLUMNS
 
-COST_FIELDS = ("input", "cached_input", "cache_write", "output", "other", "compute", "list")
-COST_COLUMNS = tuple(f"{name}_pico_usd" for name in COST_FIELDS)
-TOKEN_FIELDS = (
-    "input_tokens",
-    "cached_input_tokens",
-    "cache_write_5m_tokens",
-    "cache_write_1h_tokens",
-    "output_tokens",
-    "reasoning_tokens",
-)
-TOOL_FIELDS = ("web_searches", "file_searches", "other_tool_calls")
-FIGURES = (*TOKEN_FIELDS, *TOOL_FIELDS, *COST_COLUMNS, "gpu_us", "total_us")
+FIGURES = (*TOKEN_COLUMNS, *TOOL_COLUMNS, *COST_COLUMNS, "gpu_us", "total_us")
 """The columns that are summed."""
 ROW = (
     "request_id",
     "accepted_at_us",
     *FIGURES,
-    "lower_pico_usd",
-    "upper_pico_usd",
+    *BOUND_COLUMNS,
     "queue_us",
     "time_to_first_token_us",
     "prefill_tokens_per_second",
@@ -44,8 +33,8 @@ ROW = (
 )
 """The columns of `entries` in `EntryRows.row`: all but the two ids."""
 Figures = tuple[int | None, ...]
-_tokens: Callable[[Entry], tuple[int, ...]] = attrgetter(*TOKEN_FIELDS)
-_tools: Callable[[Entry], tuple[int, ...]] = attrgetter(*TOOL_FIELDS)
+_tokens: Callable[[Entry], tuple[int, ...]] = attrgetter(*TOKEN_COLUMNS)
+_tools: Callable[[Entry], tuple[int, ...]] = attrgetter(*TOOL_COLUMNS)
 _costs: Callable[[Cost], tuple[int, ...]] = attrgetter(*COST_COLUMNS)
 _UNKNOWN = (None,) * len(COST_COLUMNS)
 

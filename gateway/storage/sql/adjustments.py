@@ -22,13 +22,13 @@ from gateway.storage.database import (
     shared_now_us,
     writing,
 )
-from gateway.storage.rows.entry_rows import COST_FIELDS
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.sums.add_to_rollups import add_to_rollups
 from gateway.storage.sums.corrections import CORRECTED_COST
 from gateway.storage.sums.rollup import HOUR_US, LARGEST, RANKED, SKETCHES, SUMS
 from gateway.storage.tables.books import adjustments, dimensions, entries, hourly
+from gateway.storage.tables.columns import PAID_COLUMNS
 from gateway.stores import Adjustment, Difference
 
 CHUNK = 500
@@ -246,7 +246,7 @@ async def _groups_of(connection: AsyncConnection, difference: Difference) -> lis
         .group_by(adjustments.c.dimension_id)
     )
     reconciled = {dimension_id: int(amount) for dimension_id, amount in await connection.execute(amounts)}
-    paid = [hourly.c[f"{name}_pico_usd"] for name in COST_FIELDS if name != "list"]
+    paid = [hourly.c[name] for name in PAID_COLUMNS]
     cost: ColumnElement[int] = sum(paid, hourly.c.adjustment_pico_usd)
     tokens = hourly.c.input_tokens + hourly.c.output_tokens
     unpriced = hourly.c.unpriced_requests - hourly.c.priced_later_requests

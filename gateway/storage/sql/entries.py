@@ -9,7 +9,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from gateway.instants import HOUR_US, microseconds
 from gateway.ledger.entry import Cost, Entry
 from gateway.storage.rows.entry_detail import Detail, decode_detail
-from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.rows.selected_entries import entry_select, read_entries
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sums.busy_hours import busy_hours
@@ -18,6 +17,7 @@ from gateway.storage.sums.filters import has_tag
 from gateway.storage.sums.ranked_hours import RankedHour, ranked_hours
 from gateway.storage.sums.sum_rows import parts_of
 from gateway.storage.tables.books import adjustments, dimensions, entries
+from gateway.storage.tables.columns import COST_COLUMNS
 from gateway.stores import Adjustment, BatchCost, Correction, EntryOrder, EntryWanted, Explored
 
 PLAIN = ("key_id", "team", "project", "model", "backend", "rule", "status")

@@ -7,11 +7,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
 from gateway.pricing.reprice import REASONS
-from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.sums.filters import conditions
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import SUMS
 from gateway.storage.tables.books import adjustments, dimensions, entries
+from gateway.storage.tables.columns import PAID_COLUMNS
 from gateway.sums import SumsQuery
 
 Totals = dict[str, Any]
@@ -31,7 +31,7 @@ IS_FIRST_PRICE: ColumnElement[bool] = and_(
 )
 """Whether a correction, joined with its request, is the first to give it a price."""
 _amounts = select(func.sum(_earlier.c.amount_pico_usd)).where(_earlier.c.request_id == entries.c.request_id)
-_paid = [func.coalesce(entries.c[name], 0) for name in COST_COLUMNS if name != "list_pico_usd"]
+_paid = [func.coalesce(entries.c[name], 0) for name in PAID_COLUMNS]
 CORRECTED_COST: ColumnElement[int] = sum(_paid, func.coalesce(_amounts.scalar_subquery(), literal(0, BigInteger)))
 """A request's cost including all corrections; 0 if its price is still unknown."""
 FIGURES: dict[str, ColumnElement[Any]] = {

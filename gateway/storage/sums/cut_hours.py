@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.ledger.entry import Entry
 from gateway.storage.rows.dimension import Dimension, dimension_of
-from gateway.storage.rows.entry_rows import COST_COLUMNS, FIGURES
+from gateway.storage.rows.entry_rows import FIGURES
 from gateway.storage.rows.paid_parts import paid_parts
 from gateway.storage.rows.selected_entries import entry_select, read_entries
 from gateway.storage.sums.corrections import Totals, corrections
@@ -17,6 +17,7 @@ from gateway.storage.sums.filters import meets
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import Rollup
 from gateway.storage.tables.books import attempts, circumstances, entries
+from gateway.storage.tables.columns import BOUND_COLUMNS, PAID_COLUMNS
 from gateway.sums import SumsQuery
 
 PAID_ELSEWHERE: ColumnElement[bool] = exists().where(
@@ -28,12 +29,9 @@ PAID_ELSEWHERE: ColumnElement[bool] = exists().where(
 
 def requests_of(cut: Cut) -> Subquery:
     """Each request as a rollup row of its own, with the two figures for sketches."""
-    exact, paid = circumstances.c.is_exact, [name for name in COST_COLUMNS if name != "list_pico_usd"]
-    total: ColumnElement[Any] = sum((entries.c[name] for name in paid), literal(0))
-    bounds = [
-        case((exact, total), else_=func.coalesce(entries.c[name], 0)).label(name)
-        for name in ("lower_pico_usd", "upper_pico_usd")
-    ]
+    exact = circumstances.c.is_exact
+    total: ColumnElement[Any] = sum((entries.c[name] for name in PAID_COLUMNS), literal(0))
+    bounds = [case((exact, total), else_=func.coalesce(entries.c[name], 0)).label(name) for name in BOUND_COLUMNS]
     counts = {
         "unpriced_requests": entries.c.list_pico_usd.is_(None),
         "estimated_requests": circumstances.c.is_usage_estimated,

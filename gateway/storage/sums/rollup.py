@@ -9,9 +9,10 @@ from gateway.instants import HOUR_US
 from gateway.ledger.entry import Entry
 from gateway.storage.rows.bounded import finite, micros, money
 from gateway.storage.rows.dimension import Dimension
-from gateway.storage.rows.entry_rows import COST_COLUMNS, FIGURES, TOKEN_FIELDS, TOOL_FIELDS, EntryRows, Figures
+from gateway.storage.rows.entry_rows import FIGURES, EntryRows, Figures
 from gateway.storage.rows.paid_parts import PaidPart
 from gateway.storage.sums.sketch import sketch
+from gateway.storage.tables.columns import BOUND_COLUMNS, COST_COLUMNS, PAID_COLUMNS, TOKEN_COLUMNS, TOOL_COLUMNS
 
 DAY_HOURS = 24
 SUMS = (
@@ -19,11 +20,10 @@ SUMS = (
     "unpriced_requests",
     "estimated_requests",
     "unbounded_requests",
-    *TOKEN_FIELDS,
-    *TOOL_FIELDS,
+    *TOKEN_COLUMNS,
+    *TOOL_COLUMNS,
     *COST_COLUMNS,
-    "lower_pico_usd",
-    "upper_pico_usd",
+    *BOUND_COLUMNS,
     "gpu_us",
     "total_us",
     "adjusted_requests",
@@ -34,7 +34,7 @@ LARGEST = ("largest_pico_usd", "largest_total_us", "largest_first_token_us")
 """Upper bounds on the figures of single requests, corrections included. They cover as many requests and corrections as
 RANKED says."""
 RANKED = "ranked"
-PAID = slice(FIGURES.index(COST_COLUMNS[0]), FIGURES.index("list_pico_usd"))
+PAID = slice(FIGURES.index(PAID_COLUMNS[0]), FIGURES.index("list_pico_usd"))
 TOTAL_US = FIGURES.index("total_us")
 SKETCHES = ("time_to_first_token_sketch", "decode_sketch")
 

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, LargeBinary, Select, Subquery, Table, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.sums.corrections import Totals
 from gateway.storage.sums.cut_hours import requests_of
 from gateway.storage.sums.filtered_rows import RowsOf
@@ -21,6 +20,7 @@ from gateway.storage.sums.rollup import DAY_HOURS, SKETCHES, SUMS
 from gateway.storage.sums.sketch import sketch
 from gateway.storage.sums.spans import Span
 from gateway.storage.tables.books import dimensions
+from gateway.storage.tables.columns import PAID_COLUMNS
 from gateway.sums import TIMES, SumsQuery
 
 Key = tuple[Any, ...]
@@ -31,7 +31,7 @@ SKETCH_HOURS = 14 * DAY_HOURS
 megabytes. SQLite joins a day at a time, since it needs twice the length, in this process' memory."""
 MONEY = (
     *("requests", "unpriced_requests", "priced_later_requests"),
-    *(name for name in COST_COLUMNS if name != "list_pico_usd"),
+    *PAID_COLUMNS,
     "adjustment_pico_usd",
     "upper_pico_usd",
 )

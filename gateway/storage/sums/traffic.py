@@ -13,7 +13,6 @@ from gateway.instants import HOUR_US
 from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
 from gateway.ledger.entry import OFF_PATH, Status
 from gateway.routing.rules import SPECIALTIES
-from gateway.storage.rows.entry_rows import COST_COLUMNS
 from gateway.storage.sums.by_dimension import SpanSums, narrowed, read_figures, sum_of
 from gateway.storage.sums.by_time import TimedSums, timed_parts
 from gateway.storage.sums.kept_sums import KeptSums
@@ -21,13 +20,14 @@ from gateway.storage.sums.periods import Calendar
 from gateway.storage.sums.spans import Span
 from gateway.storage.sums.sum_rows import BY_STATUS
 from gateway.storage.tables.books import dimensions, hourly
+from gateway.storage.tables.columns import PAID_COLUMNS
 from gateway.sums import SumsQuery
 
 USED = hourly.c.input_tokens + hourly.c.output_tokens + hourly.c.gpu_us
 IS_LOAD = or_(dimensions.c.status != Status.failed.value, USED > 0)
 """Without a throughput curve each request counts as the GPU's mean time, which one that nobody answered does not
 take."""
-PAID = [hourly.c[name] for name in (*COST_COLUMNS, "adjustment_pico_usd") if name != "list_pico_usd"]
+PAID = [hourly.c[name] for name in (*PAID_COLUMNS, "adjustment_pico_usd")]
 FIGURES: dict[str, ColumnElement[Any]] = {
     "requests": case((IS_LOAD, hourly.c.requests), else_=0),
     **{name: hourly.c[name] for name in ("input_tokens", "cached_input_tokens", "output_tokens", "gpu_us")},

@@ -18,7 +18,13 @@ from sqlalchemy import (
     text,
 )
 
+from gateway.storage.tables.columns import BOUND_COLUMNS, COST_COLUMNS, TOKEN_COLUMNS, TOOL_COLUMNS
 from gateway.storage.tables.naming import metadata
+
+
+def _counts(*names: str, server_default: str | None = None) -> list[Column[int]]:
+    return [Column(name, BigInteger, nullable=False, server_default=server_default) for name in names]
+
 
 # Values by which costs are summed. `digest` is the BLAKE2b-128 of the other columns: a plain unique key would not cover
 # NULLs.
@@ -71,21 +77,8 @@ entries = Table(
     Column("accepted_at_us", BigInteger, primary_key=True, autoincrement=False),
     Column("dimension_id", Integer, nullable=False),
     Column("circumstance_id", Integer, nullable=False),
-    Column("input_tokens", BigInteger, nullable=False),
-    Column("cached_input_tokens", BigInteger, nullable=False),
-    Column("cache_write_5m_tokens", BigInteger, nullable=False),
-    Column("cache_write_1h_tokens", BigInteger, nullable=False),
-    Column("output_tokens", BigInteger, nullable=False),
-    Column("reasoning_tokens", BigInteger, nullable=False),
-    Column("input_pico_usd", BigInteger),
-    Column("cached_input_pico_usd", BigInteger),
-    Column("cache_write_pico_usd", BigInteger),
-    Column("output_pico_usd", BigInteger),
-    Column("other_pico_usd", BigInteger),
-    Column("compute_pico_usd", BigInteger),
-    Column("list_pico_usd", BigInteger),
-    Column("lower_pico_usd", BigInteger),
-    Column("upper_pico_usd", BigInteger),
+    *_counts(*TOKEN_COLUMNS),
+    *(Column(name, BigInteger) for name in (*COST_COLUMNS, *BOUND_COLUMNS)),
     Column("gpu_us", BigInteger, nullable=False),
     Column("queue_us", BigInteger),
     Column("time_to_first_token_us", BigInteger),
@@ -93,9 +86,7 @@ entries = Table(
     Column("prefill_tokens_per_second", Double),
     Column("decode_tokens_per_second", Double),
     Column("detail", LargeBinary, nullable=False),  # facts and decision, for replay: see rows/entry_detail.py
-    Column("web_searches", Integer, nullable=False, server_default="0"),
-    Column("file_searches", Integer, nullable=False, server_default="0"),
-    Column("other_tool_calls", Integer, nullable=False, server_default="0"),
+    *(Column(name, Integer, nullable=False, server_default="0") for name in TOOL_COLUMNS),
     Column("batch_id", Text),  # NULL: not part of a batch
     Index("ix_entries_accepted_at_us", "accepted_at_us"),
     Index(
@@ -146,39 +137,13 @@ def _rollup(name: str, unit: str) -> Table:
         metadata,
         Column(unit, Integer, primary_key=True, autoincrement=False),
         Column("dimension_id", Integer, primary_key=True, autoincrement=False),
-        Column("requests", BigInteger, nullable=False),
-        Column("unpriced_requests", BigInteger, nullable=False),
-        Column("estimated_requests", BigInteger, nullable=False),
-        Column("unbounded_requests", BigInteger, nullable=False),
-        Column("input_tokens", BigInteger, nullable=False),
-        Column("cached_input_tokens", BigInteger, nullable=False),
-        Column("cache_write_5m_tokens", BigInteger, nullable=False),
-        Column("cache_write_1h_tokens", BigInteger, nullable=False),
-        Column("output_tokens", BigInteger, nullable=False),
-        Column("reasoning_tokens", BigInteger, nullable=False),
-        Column("input_pico_usd", BigInteger, nullable=False),
-        Column("cached_input_pico_usd", BigInteger, nullable=False),
-        Column("cache_write_pico_usd", BigInteger, nullable=False),
-        Column("output_pico_usd", BigInteger, nullable=False),
-        Column("other_pico_usd", BigInteger, nullable=False),
-        Column("compute_pico_usd", BigInteger, nullable=False),
-        Column("list_pico_usd", BigInteger, nullable=False),
-        Column("lower_pico_usd", BigInteger, nullable=False),
-        Column("upper_pico_usd", BigInteger, nullable=False),
-        Column("gpu_us", BigInteger, nullable=False),
-        Column("total_us", BigInteger, nullable=False),
-        Column("adjusted_requests", BigInteger, nullable=False),
-        Column("adjustment_pico_usd", BigInteger, nullable=False),
+        *_counts("requests", "unpriced_requests", "estimated_requests", "unbounded_requests"),
+        *_counts(*TOKEN_COLUMNS, *COST_COLUMNS, *BOUND_COLUMNS),
+        *_counts("gpu_us", "total_us", "adjusted_requests", "adjustment_pico_usd"),
         Column("time_to_first_token_sketch", LargeBinary, nullable=False),
         Column("decode_sketch", LargeBinary, nullable=False),
-        Column("web_searches", BigInteger, nullable=False, server_default="0"),
-        Column("file_searches", BigInteger, nullable=False, server_default="0"),
-        Column("other_tool_calls", BigInteger, nullable=False, server_default="0"),
-        Column("priced_later_requests", BigInteger, nullable=False, server_default="0"),
-        Column("largest_pico_usd", BigInteger, nullable=False, server_default="0"),
-        Column("largest_total_us", BigInteger, nullable=False, server_default="0"),
-        Column("largest_first_token_us", BigInteger, nullable=False, server_default="0"),
-        Column("ranked", BigInteger, nullable=False, server_default="0"),
+        *_counts(*TOOL_COLUMNS, "priced_later_requests", server_default="0"),
+        *_counts("largest_pico_usd", "largest_total_us", "largest_first_token_us", "ranked", server_default="0"),
         sqlite_with_rowid=False,
     )
 
