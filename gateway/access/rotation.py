@@ -13,7 +13,7 @@ MOST_OVERLAP_SECONDS = 30 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class OldSecret:
-    """A replaced secret that still works. `last_used_at_us` is accurate to seconds; None if unused since its
+    """A replaced secret that still works. `last_used_at_us` is accurate to seconds; null if unused since its
     replacement."""
 
     replaced_at_us: int

@@ -29,11 +29,11 @@ class Validator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a rules text, and where."""
+    """What is wrong with a rules text; `line` is 1-based."""
 
     message: str
-    line: int | None = None
-    field: str = ""
+    line: int | None
+    field: str
 
 
 class RulesService:
@@ -183,7 +183,7 @@ class RulesService:
             text = self._file.text_if_touched()
         except UnicodeDecodeError as error:
             line = error.object.count(b"\n", 0, error.start) + 1
-            self._file_problem = _told(Problem("is not UTF-8 text", line), consequence, before=self._file_problem)
+            self._file_problem = _told(Problem("is not UTF-8 text", line, ""), consequence, before=self._file_problem)
             return
         if text is None:
             return

@@ -20,7 +20,7 @@ class StoredRules:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One change of the active version; `previous` is None for the first."""
+    """One change of the active version; `previous` is null for the first."""
 
     version: str
     previous: str | None

@@ -1,7 +1,6 @@
 """Keys in the admin API: request bodies to create and change them, and how they are listed."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, Literal, cast
 
@@ -9,7 +8,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
 from gateway.access.keys import KeyRecord, Role
-from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, Rotation
+from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, OldSecret, Rotation
 from gateway.instants import DAY_US, LAST_US, moment_of
 from gateway.limits.values import Limits, new_limits
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
@@ -111,14 +110,6 @@ class NewLimits(BaseModel):
     limits: KeyLimits
 
 
-class WorkingSecret(BaseModel):
-    """A replaced secret that still works. `last_used_at_us` is approximate; null: not used since it was replaced."""
-
-    replaced_at_us: int
-    ends_at_us: int
-    last_used_at_us: int | None
-
-
 class Key(BaseModel):
     id: str
     name: str
@@ -133,7 +124,7 @@ class Key(BaseModel):
     limits: StoredLimits
     keeps_bodies: bool
     rotated_at_us: int | None
-    old_secrets: list[WorkingSecret]
+    old_secrets: Sequence[OldSecret]
     taken_over_from: Literal["LiteLLM"] | None = Field(description="Where it was imported from")
     last_request_on: date | None = Field(
         description=f"The last day (UTC) on which it called a model; null: not in the last {LAST_DAYS} days"
@@ -217,7 +208,7 @@ def key_fields(
         "limits": dict(limits),
         "keeps_bodies": record.keeps_bodies,
         "rotated_at_us": None if rotation is None else rotation.rotated_at_us,
-        "old_secrets": [] if rotation is None else [asdict(one) for one in rotation.working],
+        "old_secrets": () if rotation is None else rotation.working,
         "taken_over_from": "LiteLLM" if was_litellms else None,
         "last_request_on": None if last_day is None else moment_of(last_day * DAY_US).date(),
     }

@@ -1,6 +1,7 @@
 """`/admin/v1/rules`: versions, validation, diff, replay before saving, activation and roll-back."""
 # pyright: reportUnusedFunction=false
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
@@ -33,31 +34,15 @@ class RulesVersion(BaseModel):
     text: str | None = None
 
 
-class RulesActivation(BaseModel):
-    version: str
-    previous: str | None
-    author: str
-    reason: str
-    at_us: int
-
-
-class RulesProblem(BaseModel):
-    """What is wrong with a rules text; `line` is 1-based."""
-
-    message: str
-    line: int | None
-    field: str
-
-
 class RulesList(BaseModel):
     """`applied` is the version that this process uses. It differs from `active` for less than a second after a change,
     or if `problem` says that the active version is not valid here."""
 
     active: str | None
     applied: str | None
-    problem: RulesProblem | None
+    problem: Problem | None
     versions: list[RulesVersion]
-    activations: list[RulesActivation]
+    activations: Sequence[Activation]
 
 
 class RulesText(Strict):
@@ -82,7 +67,7 @@ class Change(Strict):
 
 class Checked(BaseModel):
     is_valid: bool
-    problems: list[RulesProblem]
+    problems: list[Problem]
 
 
 class Diff(BaseModel):
@@ -117,9 +102,9 @@ def _add_listing(router: APIRouter, rules: RulesService) -> None:
         return RulesList(
             active=active,
             applied=rules.applied,
-            problem=_problem(rules.problem) if rules.problem else None,
+            problem=rules.problem,
             versions=[_version(one, active, with_text=False) for one in await rules.versions()],
-            activations=[_activation(one) for one in await rules.activations()],
+            activations=await rules.activations(),
         )
 
     @router.put("", openapi_extra=needs("rules.write"))
@@ -139,7 +124,7 @@ def _add_checks_of_texts(router: APIRouter, rules: RulesService, replay: Replay)
     async def validate(text: RulesText) -> Checked:
         """Check a rules text; the answer lists its problems with their lines."""
         problems = await rules.check(text.text)
-        return Checked(is_valid=not problems, problems=[_problem(one) for one in problems])
+        return Checked(is_valid=not problems, problems=problems)
 
     @router.post("/replay", openapi_extra=needs("rules.read"))
     async def replay_rules(asked: ReplayRequest) -> ReplayResult:
@@ -168,11 +153,9 @@ def _add_checks_of_texts(router: APIRouter, rules: RulesService, replay: Replay)
 
 def _add_versions(router: APIRouter, rules: RulesService) -> None:
     @router.post("/rollback", openapi_extra=needs("rules.write"))
-    async def roll_back(change: Change, caller: Caller) -> RulesActivation:
+    async def roll_back(change: Change, caller: Caller) -> Activation:
         """Activate the version that was active before."""
-        return _activation(
-            await rules.roll_back(author=caller.name, reason=change.reason, expected_active=change.expected_active)
-        )
+        return await rules.roll_back(author=caller.name, reason=change.reason, expected_active=change.expected_active)
 
     @router.get("/{version}", openapi_extra=needs("rules.read"))
     async def get_rules(version: str) -> RulesVersion:
@@ -181,13 +164,11 @@ def _add_versions(router: APIRouter, rules: RulesService) -> None:
         return _version(await rules.get(active or "" if version == ACTIVE else version), active, with_text=True)
 
     @router.post("/{version}/activate", openapi_extra=needs("rules.write"))
-    async def activate(version: str, change: Change, caller: Caller) -> RulesActivation:
+    async def activate(version: str, change: Change, caller: Caller) -> Activation:
         """Activate a version. 409 if the active one is no longer `expected_active`."""
         await _require_valid(rules, (await rules.get(version)).text)
-        return _activation(
-            await rules.activate(
-                version, author=caller.name, reason=change.reason, expected_active=change.expected_active
-            )
+        return await rules.activate(
+            version, author=caller.name, reason=change.reason, expected_active=change.expected_active
         )
 
 
@@ -201,16 +182,6 @@ async def _require_valid(rules: RulesService, text: str) -> RulesDocument:
         parts = (f"line {error.line}" if error.line else "", error.field, error.problem)
         said = ": ".join(part for part in parts if part)
         raise InvalidRequest(said, param="text", code="invalid_rules") from error
-
-
-def _problem(problem: Problem) -> RulesProblem:
-    return RulesProblem(message=problem.message, line=problem.line, field=problem.field)
-
-
-def _activation(one: Activation) -> RulesActivation:
-    return RulesActivation(
-        version=one.version, previous=one.previous, author=one.author, reason=one.reason, at_us=one.at_us
-    )
 
 
 def _version(rules: StoredRules, active: str | None, *, with_text: bool) -> RulesVersion:
