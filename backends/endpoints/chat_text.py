@@ -29,12 +29,12 @@ def arguments_in(function: Mapping[str, object]) -> str | None:
 
 
 def said_in(message: Mapping[str, object]) -> tuple[str, str]:
-    """(thinking, text), each possibly empty. Mistral has both as parts of `content`."""
+    """(thinking, text), each possibly empty. Mistral and Databricks have both as parts of `content`."""
     thinking = text_of(message, "reasoning_content") or text_of(message, "reasoning") or ""
     content = message.get("content")
     if isinstance(content, str):
         return thinking, content
     parts = objects_of(content)
     text = "".join(text_of(part, "text") or "" for part in parts)
-    inner = [piece for part in parts for piece in objects_of(part.get("thinking"))]
+    inner = [piece for part in parts for piece in objects_of(part.get("thinking") or part.get("summary"))]
     return thinking + "".join(text_of(piece, "text") or "" for piece in inner), text

@@ -13,7 +13,7 @@ from typing import Annotated, Final, TypeVar, cast
 
 import msgspec
 
-from backends.formats.json_objects import Fields, decode_object, integer, part_of, text_of
+from backends.formats.json_objects import Fields, decode_object, integer, objects_of, part_of, text_of
 
 MOST_CHOICES: Final = 1_000
 _MAY_TELL: Final = re.compile(rb'"(?:error_)?message"|"status_msg"|"error_code"')
@@ -113,13 +113,14 @@ class ChatEvent(msgspec.Struct):
 
 
 def _part_characters(part: object) -> int:
-    """Mistral streams reasoning as a list of parts, `{"type": "thinking", "thinking": [{"text": ...}]}`."""
+    """Mistral streams reasoning as a list of parts, `{"type": "thinking", "thinking": [{"text": ...}]}`; in
+    Databricks's, of Claude and gpt-oss, the list is a `summary`."""
     if not isinstance(part, dict):
         return 0
     fields = cast(dict[str, object], part)
-    text, thinking = fields.get("text"), fields.get("thinking")
+    text, thinking = fields.get("text"), fields.get("thinking") or fields.get("summary")
     count = len(text) if isinstance(text, str) else 0
-    return count + sum(_part_characters(inner) for inner in cast(list[object], thinking or ()))
+    return count + sum(map(_part_characters, objects_of(thinking)))
 
 
 def error_told(events: Iterable[ChatEvent], data: bytes) -> Fields | None:

@@ -15,6 +15,10 @@ MISTRALS = [
     {"type": "text", "text": "Par"},
     {"type": "text", "text": "is"},
 ]
+DATABRICKS = [
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm!", "signature": ""}]},
+    {"type": "text", "text": "Paris"},
+]
 
 
 @pytest.mark.parametrize(
@@ -24,6 +28,7 @@ MISTRALS = [
         ({"content": "Paris", "reasoning_content": "hm!"}, ("hm!", "Paris")),
         ({"content": "", "reasoning": "hm!"}, ("hm!", "")),
         ({"content": MISTRALS}, ("hm!", "Paris")),
+        ({"content": DATABRICKS}, ("hm!", "Paris")),
         ({"content": None}, ("", "")),
         ({"content": ["Paris", 7, {"text": 7}, {"thinking": "hm!"}]}, ("", "")),
         ({}, ("", "")),

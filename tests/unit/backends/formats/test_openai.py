@@ -54,6 +54,7 @@ OUTPUTS: list[tuple[object, bool, int]] = [
     (delta(content=None, function_call={"name": "f", "arguments": "{}"}), True, 3),
     (delta(audio={"data": "UklGRg=="}), True, 0),
     (delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]), True, 2),
+    (delta(content=[{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}]), True, 2),
     (delta(content=[{"type": "text", "text": "hi"}, 7]), True, 2),
     ({"choices": [{"index": 0, "text": "plain", "finish_reason": None}]}, True, 5),
     ({"choices": [], "prompt_filter_results": []}, False, 0),
