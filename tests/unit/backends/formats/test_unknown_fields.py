@@ -127,9 +127,11 @@ async def test_what_a_refusal_quotes_of_one_caller_is_not_left_out_for_others() 
 async def test_a_server_that_refuses_everything_is_asked_nine_times_at_most() -> None:
     tools = [f"tools.0.custom.{name}" for name in ("defer_loading", "eager_input_streaming", "input_examples")]
     marks = [f"system.0.cache_control.ephemeral.{name}" for name in ("scope", "ttl")]
-    refusals = [refusal(path) for path in ("context_management", "safeguards", *tools, *marks)]
-    refusals += [b'{"error":{"message":"invalid beta flag"}}'] + [refusal("tools.0.custom.defer_loading")] * 2
-    call = Call("messages", "m", json.dumps(asked()).encode(), False, "r-1", headers={"anthropic-beta": "new-1"})
+    betas = [f"Unexpected value(s) `new-{n}` for the `anthropic-beta` header." for n in (1, 2)]
+    refusals = [json.dumps({"error": {"message": said}}).encode() for said in betas]
+    refusals += [refusal(path) for path in ("context_management", "safeguards", *tools, *marks)]
+    body = json.dumps(asked()).encode()
+    call = Call("messages", "m", body, False, "r-1", headers={"anthropic-beta": "new-1,new-2"})
     async with ScriptedProvider(*map(refused, refusals)) as provider:
         async with aclosing(AnthropicBackend("b", provider.base_url, "k")) as backend:
             with pytest.raises(UpstreamRejected) as caught:
