@@ -279,8 +279,8 @@ def _names_our_account(body: bytes) -> bool:
 
 
 def _error_in(body: bytes) -> Mapping[str, object]:
-    """The error object of a body, the first of its `errors` (Cloudflare), or the body itself if its error is a text;
-    empty if there is none."""
+    """The error object of a body, else the first of its `errors` (Cloudflare), or the body itself if its error is a
+    text; empty if there is none."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -288,8 +288,8 @@ def _error_in(body: bytes) -> Mapping[str, object]:
     if isinstance(document, list) and document:
         document = cast(list[object], document)[0]
     fields = cast(dict[str, object], document) if isinstance(document, dict) else {}
-    error = fields.get("error")
-    if isinstance(several := fields.get("errors"), list) and several:
+    error, several = fields.get("error"), fields.get("errors")
+    if not isinstance(error, dict) and isinstance(several, list) and several:
         error = cast(list[object], several)[0]
     return cast(dict[str, object], error) if isinstance(error, dict) else fields
 

@@ -186,6 +186,7 @@ OUR_ACCOUNT: list[tuple[int, bytes]] = [
     (429, b'{"error":{"message":"suspended","type":"exceeded_current_quota_error"}}'),
     (429, b'{"error":{"message":"insufficient balance (1008)","type":"insufficient_balance_error"}}'),
     (500, b'{"type":"error","error":{"type":"api_error","message":"insufficient balance (1008)"}}'),
+    (429, b'{"error":{"message":"You exceeded ...","code":"insufficient_quota"},"errors":["a list beside it"]}'),
     (
         429,
         b'{"errors":[{"message":"you have used up your daily free allocation of 10,000 neurons, please upgrade to '
