@@ -55,8 +55,9 @@ def refused_field(refusal: bytes) -> str | None:
 
 
 def may_be_repeated(body: bytes) -> bool:
-    """Whether a chat has such an error's words: a server that repeats them says nothing about other chats."""
-    return refused_field(without_escapes(body)) is not None
+    """Whether a chat has such an error's words: a server that repeats them says nothing about other chats. Of whichever
+    field: a server may repeat the second of two."""
+    return _REFUSED.search(without_escapes(body)) is not None
 
 
 def without_refused(body: bytes, names: Collection[str]) -> bytes:

@@ -103,8 +103,9 @@ async def test_what_changes_the_answer_and_what_openai_is_asked_in_its_own_words
         assert len(provider.received) == 1
 
 
-async def test_an_error_that_repeats_the_chat_says_nothing_about_others() -> None:
-    said = [{"role": "user", "content": NO_HEAT}]
+@pytest.mark.parametrize("before", ["", "invalid heat: only 1 is allowed for this model. "])
+async def test_an_error_that_repeats_the_chat_says_nothing_about_others(before: str) -> None:
+    said = [{"role": "user", "content": before + NO_HEAT}]
     async with ScriptedProvider(refusal(NO_HEAT), Outcome(), Outcome()) as provider:
         async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
             await read_stream.collect(backend, ask(messages=said))
