@@ -104,7 +104,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             if theirs in members:
                 member = members[theirs]
                 edits[theirs] = None
-                if ours not in members:
+                told = members.get(ours)
+                if told is None or call.body[told.start : told.end] == b"null":
                     edits[ours] = call.body[member.start : member.end]
         if (choice := members.get("tool_choice")) and call.body[choice.start : choice.end] == _ANY:
             edits["tool_choice"] = _REQUIRED

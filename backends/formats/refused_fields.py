@@ -69,6 +69,7 @@ def without_refused(body: bytes, names: Collection[str]) -> bytes:
     edits: dict[str, bytes | None] = dict.fromkeys(members.keys() & set(names))
     if not edits:
         return body
-    if _LIMIT in edits and _NEWER_LIMIT not in members:
+    newer = members.get(_NEWER_LIMIT)
+    if _LIMIT in edits and (newer is None or body[newer.start : newer.end] == b"null"):
         edits[_NEWER_LIMIT] = body[members[_LIMIT].start : members[_LIMIT].end]
     return splice(body, edits, members)

@@ -149,6 +149,8 @@ def test_a_newer_limit_is_kept_and_no_object_is_left_alone() -> None:
     assert refused_field(NO_LIMIT.encode()) == "max_tokens"
     both = b'{"max_tokens":1,"max_completion_tokens":2}'
     assert json.loads(without_refused(both, {"max_tokens"})) == {"max_completion_tokens": 2}
+    empty = b'{"max_tokens":1,"max_completion_tokens":null}'
+    assert json.loads(without_refused(empty, {"max_tokens"})) == {"max_completion_tokens": 1}
     assert without_refused(b"[]", {"max_tokens"}) == b"[]"
 
 

@@ -144,6 +144,18 @@ def test_what_a_dialect_removes_stays_removed_whatever_else_would_change_in_it()
     }
 
 
+@pytest.mark.parametrize(
+    ("provider", "theirs", "ours"),
+    [
+        ("zai", "max_completion_tokens", "max_tokens"),
+        ("snowflake", "max_tokens", "max_completion_tokens"),
+    ],
+)
+def test_a_limit_beside_a_null_of_the_other_name_is_told(provider: str, theirs: str, ours: str) -> None:
+    body = json.dumps({"model": "a", theirs: 60, ours: None}).encode()
+    assert json.loads(build_body(make_call(body), DIALECTS[provider])) == {"model": "up/model-1", ours: 60}
+
+
 @pytest.mark.parametrize("body", [b"[]", b"{", b'{"model":"a","model":"b"}', b'{"model":"a","stream_options":[]}'])
 def test_a_body_that_is_no_object_is_the_callers_fault(body: bytes) -> None:
     with pytest.raises(UpstreamRejected) as caught:
