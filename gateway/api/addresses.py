@@ -39,7 +39,6 @@ ELSEWHERE = {
     "/v1/skills": "skills are not offered here; put their instructions into the request",
     "/v1/assistants": "there are no assistants here; /v1/responses takes instructions and tools",
     "/v1/threads": "there are no threads here; /v1/conversations keeps the turns of /v1/responses",
-    "/health": "/healthz says whether it is alive, /readyz whether it can serve",
 }
 """Paths of the official clients that we do not pass on."""
 

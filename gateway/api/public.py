@@ -95,6 +95,7 @@ def build_public_router(
         """The process is alive."""
         return Health(status="ok")
 
+    @router.get("/health", include_in_schema=False)  # where vLLM, SGLang and llama.cpp say it, and guidellm asks
     @router.get("/readyz", tags=["health"], responses={503: {"model": Health}})
     async def readyz(response: Response) -> Health:
         """The process can serve: the ledger accepts entries and a backend is up. Also names the rules in force."""

@@ -123,6 +123,8 @@ async def test_models_route_and_health(service: Service) -> None:
         service.problems.append("the database is away")
         ready = await client.get("/readyz")
         assert (ready.status_code, ready.json()["problems"]) == (503, ["the database is away"])
+        by_other_name = await client.get("/health")
+        assert (by_other_name.status_code, by_other_name.json()) == (503, ready.json())
         await client.post("/v1/chat/completions", json={"model": "auto", "messages": MESSAGES})
         text = (await client.get("/metrics")).text
         assert 'breakeven_requests_total{backend="one",model="a",status="completed"} 1.0' in text

@@ -86,7 +86,6 @@ def test_elsewhere_there_is_nothing(path: str) -> None:
         ("/", "see /docs; of Hugging Face's client, only chat_completion works here"),
         ("/v1", "see /docs; of Hugging Face's client, only chat_completion works here"),
         ("/generate_stream", "text-generation-inference's API is not offered here: use an OpenAI client"),
-        ("/health", "/healthz says whether it is alive, /readyz whether"),
         ("/v1/v1/nothing", "see /docs"),
     ],
 )
