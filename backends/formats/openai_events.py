@@ -147,10 +147,8 @@ def _told(fields: Fields) -> Fields | None:
 def error_in_text(text: str) -> Fields:
     """The error that DashScope puts in place of a text that ends with `error_finish`: lines with the HTTP status and
     with an object."""
-    status, said = (
-        _STATUS_LINE.search(text),
-        decode_object(text.partition("data:")[2].partition("\n")[0].encode()) or {},
-    )
+    status = _STATUS_LINE.search(text)
+    said = decode_object(text.partition("data:")[2].partition("\n")[0].encode()) or {}
     message, kind = text_of(said, "message") or "", text_of(said, "code")
     return {"code": int(status[1]) if status else kind, "type": kind, "message": message}
 

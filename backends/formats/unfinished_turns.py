@@ -1,6 +1,7 @@
 """Mends chats in which a turn was broken off: a call without a result, because the agent was stopped, a result without
 its call, or an answer without anything. Clients send such turns with every later request. Pure."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
@@ -69,12 +70,7 @@ def without_empty_answers(messages: bytes) -> bytes:
 
 def without_empty_messages(messages: bytes) -> bytes:
     """Without messages that say and call nothing. A tool's result of nothing says so."""
-    found = objects_in(messages)
-    try:
-        made = [told for one in found if (told := _told(one)) is not None]
-    except msgspec.DecodeError:  # its provider's to refuse
-        return messages
-    return messages if made == found or not made else msgspec.json.encode(made)
+    return _with_each(messages, _told)
 
 
 def _told(message: Message) -> Message | None:
@@ -91,9 +87,14 @@ def _has_calls(message: Message) -> bool:
 def without_empty_texts(messages: bytes) -> bytes:
     """Messages in Anthropic's format, which refuses texts of nothing or white space: without those, and without
     messages of nothing else."""
+    return _with_each(messages, _with_said)
+
+
+def _with_each(messages: bytes, told: Callable[[Message], Message | None]) -> bytes:
+    """Each message as told, without those of which nothing is left; the same bytes if none would be left."""
     found = objects_in(messages)
     try:
-        made = [message for one in found if (message := _with_said(one)) is not None]
+        made = [message for one in found if (message := told(one)) is not None]
     except msgspec.DecodeError:  # its provider's to refuse
         return messages
     return messages if made == found or not made else msgspec.json.encode(made)
