@@ -11,7 +11,7 @@ from typing import Final, cast
 import msgspec
 from msgspec.structs import replace
 
-from backends.errors import UnreadableAnswer
+from backends.errors import BackendError, UnreadableAnswer
 from backends.formats.json_objects import decode_object, objects_of
 from backends.formats.openai_events import ChatEvent, Choice, decode_leniently, error_in_text, error_told
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
@@ -73,10 +73,10 @@ class OpenAIStreamReader(StreamReader):
             return [Chunk(DONE, is_done=True)]
         event, data = self._decode(data)
         if event.is_failure:
-            raise self._failed(event.error)
+            raise _billed(self._failed(event.error), event)
         line = data.replace(b"\n", b" ")
         if not event.choices and (error := error_told((event,), line)) is not None:
-            raise self._failed(error)
+            raise _billed(self._failed(error), event)
         chunk = self._chunk((event,), line)
         self._note(chunk)
         return [chunk]
@@ -167,6 +167,12 @@ class OpenAIStreamReader(StreamReader):
         return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
 
 
+def _billed(error: BackendError, event: ChatEvent) -> BackendError:
+    """The error with the usage told beside it, which its provider charges."""
+    error.usage, _ = _usage(event)
+    return error
+
+
 def _with_another_choice(so_far: Usage | None, usage: Usage, event: ChatEvent) -> Usage:
     """Choices of a chat share their prompt; completions may each have their own."""
     if so_far is None:
@@ -230,9 +236,9 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
         except ValueError as error:
             raise no_answer(f"{backend} answered with something that is not JSON", body) from error
     if event.error is not None and event.is_failure:
-        raise error_from_event(event.error, backend=backend, is_started=False)
+        raise _billed(error_from_event(event.error, backend=backend, is_started=False), event)
     if has_choices and not event.choices and (error := error_told((event,), body.replace(b"\n", b" "))) is not None:
-        raise error_from_event(error, backend=backend, is_started=False)
+        raise _billed(error_from_event(error, backend=backend, is_started=False), event)
     has_output, characters, finish_reason = not event.choices, 0, None
     for choice in event.choices or ():
         is_said, count = choice.output()

@@ -244,6 +244,23 @@ def test_an_answer_that_was_given_up_is_booked_by_the_usage_it_came_with(reason:
     assert caught.value.usage == Usage(3, output_tokens=2)
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"choices": None, "base_resp": {"status_code": 1027, "status_msg": "output new_sensitive"}},
+        {"code": "DataInspectionFailed", "message": "Output data may contain inappropriate content."},
+        {"error": {"code": 502, "message": "Provider returned error"}},
+    ],
+)
+def test_an_error_inside_a_200_is_booked_by_the_usage_told_beside_it(told: dict[str, object]) -> None:
+    """MiniMax tells what was generated before its filter saw it; that was charged and not booked."""
+    body = {**told, "usage": USAGE}
+    for ask in (lambda: read(body), lambda: read_answer(json.dumps(body).encode(), backend="b")):
+        with pytest.raises(BackendError) as caught:
+            ask()
+        assert caught.value.usage == Usage(3, output_tokens=2)
+
+
 @pytest.mark.parametrize("text", ["", "hel"])
 def test_openrouter_calls_its_providers_failure_a_stop(text: str) -> None:
     end = {"index": 0, "finish_reason": "stop", "native_finish_reason": "network_error"}
