@@ -303,19 +303,16 @@ class GeminiStreamReader(StreamReader):
             given_up = self._broken("gave up in the middle of the answer")
             given_up.usage, _ = believable_usage(self._usage)
             raise given_up
-        chunks: list[Chunk] = []
         if not self.is_started:
-            if not ("candidates" in event or "promptFeedback" in event):
-                return []
             self._head = _head(event, self._answer_id, self._created)
-            chunks.append(role_chunk(self._head))
-        for part in _parts(event):
-            chunks += self._part(part)
+        chunks = [chunk for part in _parts(event) for chunk in self._part(part)]
         finish = finish_of(event, has_calls=self._calls > 0)
         if finish is not None and not self._has_finished:
             self._has_finished = True
             chunks.append(finish_chunk(self._head, finish))
-        self.is_started = True
+        if chunks and not self.is_started:
+            self.is_started = True
+            chunks.insert(0, role_chunk(self._head))
         chunks = chunks or [Chunk(b"")]  # thoughts that are not told have grown the usage
         chunks[-1] = replace(chunks[-1], usage_so_far=believable_usage(self._usage)[0])
         return chunks

@@ -126,11 +126,11 @@ class NativeContentReader(StreamReader):
         self._usage = event.get("usageMetadata", self._usage)
         self._searches = max(self._searches, _searches(event, self._model))
         self._maps = max(self._maps, _maps(event))
-        self.is_started = self.is_started or "candidates" in event or "promptFeedback" in event
         characters = _characters(event)
         self._has_calls = self._has_calls or has_calls_in(event)
         finish = finish_of(event, has_calls=self._has_calls)
         self._has_finished = self._has_finished or finish is not None
+        self.is_started = self.is_started or characters > 0 or self._has_finished
         payload = b"data: " + data.replace(b"\n", b" ") + b"\n\n"
         so_far, _ = _usage(self._usage, self._searches, self._maps)
         return [Chunk(payload, characters > 0, characters, finish, usage_so_far=so_far)]

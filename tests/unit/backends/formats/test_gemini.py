@@ -271,6 +271,7 @@ BREAKS: list[tuple[list[bytes], type[BackendError]]] = [
     ([b"{"], UnreadableAnswer),
     ([b"{}"], UnreadableAnswer),
     ([b'{"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}'], RateLimited),
+    ([json.dumps(content({"text": ""})).encode(), b'{"error":{"code":429}}'], RateLimited),
     ([json.dumps(content({"text": "x"})).encode()], StreamBroken),
     ([json.dumps(content({"text": "x"})).encode(), b"[]"], StreamBroken),
     ([json.dumps(content({"text": "x"})).encode(), b'{"error":{"code":500}}'], StreamBroken),

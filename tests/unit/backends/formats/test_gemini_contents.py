@@ -132,6 +132,7 @@ def test_a_stream_that_does_not_end() -> None:
         reader.end()
     with pytest.raises(UnreadableAnswer):
         reader.read(b"{")
+    reader.read(answer({"text": ""}, reason=None))
     with pytest.raises(RateLimited):
         reader.read(b'{"error":{"code":429,"message":"x","status":"RESOURCE_EXHAUSTED"}}')
     reader.read(answer({"text": "h"}, reason=None))
