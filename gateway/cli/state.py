@@ -17,7 +17,7 @@ from gateway.reports.services import ReportServices, build_report_services
 from gateway.routing.rules import RulesDocument
 from gateway.routing.snapshot import Snapshot
 from gateway.rulebook.versions import text_version
-from gateway.storage.database import migrate_engine, open_database, schema_there
+from gateway.storage.database import lacks_its_file, migrate_engine, open_database, schema_there
 from gateway.storage.pepper import require_pepper
 from gateway.storage.revisions import known_revisions, newest_revision
 from gateway.storage.sql.keys import SqlKeyStore
@@ -132,7 +132,8 @@ def ask_reports(question: Callable[[ReportServices], Awaitable[Answer]]) -> Answ
 
 async def require_newest(database: AsyncEngine) -> None:
     """Raises StateError, or NoSchema if `breakeven serve` will mend it."""
-    present, newest = await schema_there(database), newest_revision()
+    present = None if lacks_its_file(database) else await schema_there(database)
+    newest = newest_revision()
     if present is None:
         raise NoSchema("without tables yet: `breakeven serve` makes them", is_empty=True)
     if present not in known_revisions():

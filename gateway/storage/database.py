@@ -8,6 +8,7 @@ import logging
 import sqlite3
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -93,6 +94,11 @@ async def require_writable(engine: AsyncEngine) -> None:
     """Raises DatabaseDown if the database is read-only: a replica, or a file owned by another user."""
     async with writing(engine) as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
+
+
+def lacks_its_file(engine: AsyncEngine) -> bool:
+    """Whether it is SQLite's and has no file yet: connecting makes an empty one, of whoever looks, such as root."""
+    return engine.dialect.name == "sqlite" and not Path(engine.url.database or "").exists()
 
 
 async def require_room_for_tables(engine: AsyncEngine) -> None:

@@ -34,7 +34,13 @@ from gateway.errors import BreakevenError, StateError
 from gateway.extras import install_command
 from gateway.instants import HOUR_US, moment_of
 from gateway.learning.classifier_versions import ClassifierVersions
-from gateway.storage.database import open_database, require_room_for_tables, require_undamaged, require_writable
+from gateway.storage.database import (
+    lacks_its_file,
+    open_database,
+    require_room_for_tables,
+    require_undamaged,
+    require_writable,
+)
 from gateway.storage.pepper import require_pepper, require_same_pepper
 from gateway.storage.sql.reports import SqlReports
 
@@ -221,7 +227,7 @@ def _database(home: Home, url: str | None, booked: list[tuple[int, int] | None])
             try:
                 await require_newest(database)
             except NoSchema as error:
-                if error.is_empty:
+                if error.is_empty and not lacks_its_file(database):
                     await require_room_for_tables(database)
                 raise
             await require_pepper(database, home)

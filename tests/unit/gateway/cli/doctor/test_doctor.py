@@ -180,7 +180,11 @@ def test_a_database_of_a_newer_version_is_a_finding(home: Home) -> None:
 def test_a_database_without_tables_is_left_as_it_is(home: Home) -> None:
     """Doctor used to create the schema: a running gateway whose tables were lost then read that there are no keys."""
     new_home(home.root)
-    assert found(home)["database"].detail == "reachable, without tables yet: `breakeven serve` makes them"
+    empty = "reachable, without tables yet: `breakeven serve` makes them"
+    assert found(home)["database"].detail == empty
+    assert not (home.root / "breakeven.db").exists(), "made by root it would stop the start"
+    (home.root / "breakeven.db").touch()
+    assert found(home)["database"].detail == empty
     home.journal_directory.mkdir()
     lost = found(home)["database"]
     assert not lost.is_ok
