@@ -86,8 +86,8 @@ class AnthropicBackend(HttpBackend):
         headers = {"anthropic-version": API_VERSION} | ({"x-api-key": api_key} if api_key else {})
         super().__init__(name, base_url, headers)
         self._unknown = Learned[_Asked, _Known]()
-        self._efforts = Learned[tuple[str, str], str]()  # by model and what is asked for
-        self._thinking = Learned[str, frozenset[str]]()  # kinds that a model refuses
+        self._efforts = Learned[tuple[Operation, str, str], str]()  # by model and what is asked for
+        self._thinking = Learned[tuple[Operation, str], frozenset[str]]()  # kinds that a model refuses
         self._too_strict = Learned[OfTools | None, bool]()
 
     async def open(self, call: Call) -> Reply:
@@ -133,7 +133,8 @@ class AnthropicBackend(HttpBackend):
         if known:
             body, headers = without_fields(came.body, fields), with_betas(came.headers, known.betas)
             exchange = replace(came, body=body, headers=headers)
-        kinds = self._thinking.get(call.upstream_model) or frozenset[str]()
+        of_model = (call.operation, call.upstream_model)
+        kinds = self._thinking.get(of_model) or frozenset[str]()
         if kinds and (body := without_kinds(exchange.body, kinds)) != exchange.body:
             exchange = replace(exchange, body=body)
         asked, refused = exchange, kinds
@@ -155,11 +156,11 @@ class AnthropicBackend(HttpBackend):
         else:
             reply = await self.exchange(call, exchange)
         if refused != kinds and not may_be_repeated(call.body):
-            self._thinking.put(call.upstream_model, refused)
+            self._thinking.put(of_model, refused)
         if exchange is not asked and not says_unknown(call.body):
             self._learn(call, came, exchange, fields)
         if is_effort_last and not efforts.may_be_repeated(call.body):  # else it may not be what was refused
-            self._efforts.put((call.upstream_model, _effort_of(came.body) or ""), _effort_of(exchange.body) or "")
+            self._efforts.put((*of_model, _effort_of(came.body) or ""), _effort_of(exchange.body) or "")
         return reply
 
     def _learn(self, call: Call, came: Exchange, taken: Exchange, fields: frozenset[str]) -> None:
@@ -167,13 +168,15 @@ class AnthropicBackend(HttpBackend):
         if fields or left != came.headers.get(BETA):
             self._unknown.put(_asked(call, came), _Known(fields, left))
 
-    def _with_known_effort(self, config: bytes, model: str, *, was_named: bool) -> bytes | None:
+    def _with_known_effort(self, config: bytes, call: Call, *, was_named: bool) -> bytes | None:
         """An `output_config` with an effort that the model takes; None if nothing is left of it."""
         asked = decode_object(config) or {}
         effort = text_of(asked, "effort")
         if not effort:
             return config
-        told = self._efforts.get((model, effort)) or (effort if was_named else claude_effort(model, effort))
+        model = call.upstream_model
+        known = self._efforts.get((call.operation, model, effort))
+        told = known or (effort if was_named else claude_effort(model, effort))
         if told == effort:
             return config
         left = {name: value for name, value in asked.items() if name != "effort"} | ({"effort": told} if told else {})
@@ -198,7 +201,7 @@ class AnthropicBackend(HttpBackend):
                 edits["top_p" if has_effect else "temperature"] = None
             if config := members.get("output_config"):
                 said = call.body[config.start : config.end]
-                edits["output_config"] = self._with_known_effort(said, call.upstream_model, was_named=was_named)
+                edits["output_config"] = self._with_known_effort(said, call, was_named=was_named)
             if messages := members.get("messages"):
                 came = call.body[messages.start : messages.end]
                 signed = without_unsigned(came) if UNSIGNED_MARK in came else came

@@ -433,17 +433,32 @@ async def test_what_a_server_names_one_after_the_other_is_all_left_out_and_then_
     assert taken.json.keys() == {"model", "max_tokens", "messages", "tools", "system"}
 
 
-async def test_fields_that_a_count_does_not_know_are_sent_with_messages() -> None:
+@pytest.mark.parametrize(
+    ("message", "name"),
+    [
+        ("context_management: Extra inputs are not permitted", "context_management"),
+        ("adaptive thinking is not supported on this model", "thinking"),
+        ("Unexpected reasoning effort high. Supported types are low.", "output_config"),
+    ],
+)
+async def test_what_a_count_does_not_know_is_sent_with_messages(message: str, name: str) -> None:
     """Counts are stricter (Anthropic's refuse a limit: sub2api #4913), and Claude Code counts with the same betas."""
-    body = b'{"model":"m","max_tokens":9,"context_management":{},"messages":[{"role":"user","content":"hi"}]}'
-    said = json.dumps({"error": {"message": "context_management: Extra inputs are not permitted"}}).encode()
+    fields: Any = {
+        "context_management": {},
+        "thinking": {"type": "adaptive"},
+        "output_config": {"effort": "high"},
+    }
+    asked = {"model": "m", "max_tokens": 9, name: fields[name], "messages": [{"role": "user", "content": "hi"}]}
+    body = json.dumps(asked).encode()
+    said = json.dumps({"error": {"message": message}}).encode()
     refused = Raw((said,), status=400, headers={"content-type": "application/json"})
     count = Raw((b'{"input_tokens":14}',), headers={"content-type": "application/json"})
     async with ScriptedProvider(refused, count, count, OUTCOME) as provider:
         async with aclosing(AnthropicBackend("b", provider.base_url, "key")) as backend:
             for operation in ("messages.count_tokens", "messages.count_tokens", "messages"):
                 await read_stream.collect(backend, make_call(body, operation))
-        assert ["context_management" in request.json for request in provider.received] == [True, False, False, True]
+        came = [request.json.get(name) == fields[name] for request in provider.received]
+    assert came == [True, False, False, True]
 
 
 @pytest.mark.parametrize("hidden", ["Extra", "\\u0045xtra"])
