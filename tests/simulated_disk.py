@@ -73,6 +73,7 @@ class SimulatedDisk:
         self.fail_sync_at: int | None = None
         self.syncs = 0
         self.is_powered = True
+        self.refuses_files = False
         self._files: dict[str, SimulatedFile] = {}
         self._notes = [b""]
 
@@ -81,6 +82,8 @@ class SimulatedDisk:
 
     def create(self, name: str, size: int, *, is_urgent: Callable[[], bool]) -> None:
         self.check_power()
+        if self.refuses_files:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         if size > self.free_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.free_bytes -= size

@@ -9,6 +9,7 @@
 
 import asyncio
 import contextlib
+import errno
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -73,6 +74,7 @@ class Journal:
         self._is_syncing = False
         self._is_preparing = False
         self._spare_refused_at = -SPARE_RETRY_SECONDS
+        self._spare_refusal: BaseException | None = None
         self._reserved_bytes = 0
         self._skipped_checkpoints = 0
         self._is_unnoted = False
@@ -353,7 +355,8 @@ class Journal:
 
     def _keep_spare(self, created: asyncio.Future[Segment]) -> None:
         self._is_preparing = False
-        if created.cancelled() or created.exception() is not None:
+        self._spare_refusal = None if created.cancelled() else created.exception()
+        if created.cancelled() or self._spare_refusal is not None:
             self._spare_refused_at = self._clock()
         else:
             self._segments.keep_spare(created.result())
@@ -364,6 +367,12 @@ class Journal:
     def _why_no_room(self) -> str:
         if self._is_preparing:
             return "The journal's disk is too slow for so many requests at once: try again in a second."
+        error = self._spare_refusal
+        if isinstance(error, OSError) and error.errno not in (
+            errno.ENOSPC,
+            errno.EDQUOT,
+        ):  # such as too many open files
+            return _not_written(error)
         return "The journal's disk is full: make room, or wait until the database takes entries."
 
     def _refuse_if_stopped(self) -> None:

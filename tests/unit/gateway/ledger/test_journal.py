@@ -181,6 +181,20 @@ async def test_who_asks_whether_it_takes_intents_hears_why_not_until_it_does_aga
     assert journal.refusal() == "The journal is closed."
 
 
+async def test_a_disk_with_room_is_not_called_full_when_no_more_files_can_be_opened() -> None:
+    disk = SimulatedDisk(random.Random(1))
+    journal = Journal(disk, on_failure=fail, segment_bytes=SMALL)
+    disk.refuses_files = True
+    number = 0
+    while journal.refusal() is None:
+        await settle_one(journal, number)
+        number += 1
+    await until(lambda: journal.refusal() == "The journal cannot be written: Too many open files")
+    disk.refuses_files = False
+    await until(lambda: journal.refusal() is None)
+    await journal.aclose()
+
+
 async def test_a_failed_sync_stops_everything_and_is_not_repeated() -> None:
     disk = SimulatedDisk(random.Random(1))
     told: list[OSError] = []
