@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from gateway.errors import ConfigurationError
 
 VARIABLE: Final = "BREAKEVEN_LOG_FORMAT"
+MOST_ALIKE: Final = 60
 
 
 class TextLines(logging.Formatter):
@@ -41,6 +43,30 @@ class JsonLines(logging.Formatter):
 FORMATS: Final[Mapping[str, type[logging.Formatter]]] = {"text": TextLines, "json": JsonLines}
 
 
+class FewAlike(logging.Filter):
+    """Lets through `MOST_ALIKE` lines of one kind a minute: a gateway that has to refuse everything, such as one out of
+    file descriptors, would fill its log's disk. A kind is a message before its values are in it, and the first one if
+    that is a text: what failed, or where."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._minute = 0
+        self._lines: Counter[tuple[str, object, str]] = Counter()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        minute = int(record.created // 60)
+        if minute != self._minute:
+            self._minute = minute
+            self._lines.clear()
+        values = record.args
+        first = values[0] if isinstance(values, tuple) and values and isinstance(values[0], str) else ""
+        kind = (record.name, record.msg, first)
+        self._lines[kind] += 1
+        if self._lines[kind] == MOST_ALIKE:
+            record.msg = f"{record.msg}; further lines like this one are left out until the minute is over"
+        return self._lines[kind] <= MOST_ALIKE
+
+
 def set_up_log(environ: Mapping[str, str] = os.environ) -> None:
     """Logging of this process to standard error. Raises ConfigurationError for an unknown format."""
     name = environ.get(VARIABLE) or "text"
@@ -48,4 +74,5 @@ def set_up_log(environ: Mapping[str, str] = os.environ) -> None:
         raise ConfigurationError(f"{VARIABLE} is {name!r}; it takes {' or '.join(FORMATS)}")
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATS[name]())
+    handler.addFilter(FewAlike())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -56,6 +56,24 @@ def test_a_line_for_programs_is_one_object_whatever_is_in_it(
     assert found["time"].endswith("+00:00")
 
 
+def test_lines_of_one_kind_are_bounded_by_the_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    """A gateway without file descriptors logged each of the 16,000 requests that it refused in a minute."""
+
+    def at(second: float, *values: object) -> None:
+        record = logging.LogRecord("gateway.x", logging.WARNING, __file__, 1, "%s: no (request %s)", values, None)
+        record.created = 1_790_000_040.0 + second
+        logging.getLogger("gateway.x").handle(record)
+
+    with log_of({}):
+        for number in range(1000):
+            at(number / 20, "Refused", number)
+        at(50, "Down", 1)
+        at(60, "Refused", 1000)
+    lines = [line.partition("gateway.x: ")[2] for line in capsys.readouterr().err.splitlines()]
+    last = "Refused: no (request 59); further lines like this one are left out until the minute is over"
+    assert lines[58:] == ["Refused: no (request 58)", last, "Down: no (request 1)", "Refused: no (request 1000)"]
+
+
 def test_a_format_that_there_is_none_of_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="BREAKEVEN_LOG_FORMAT is 'xml'; it takes text or json"):
         set_up_log({"BREAKEVEN_LOG_FORMAT": "xml"})
