@@ -22,6 +22,7 @@ from backends.http.reply import (
     PlainReply,
     StreamReply,
     TimedResponse,
+    Told,
 )
 from backends.http.stream_reader import StreamReader
 from backends.model_lists import ModelList, parse_model_list
@@ -112,7 +113,7 @@ class Exchange(msgspec.Struct, frozen=True):
     """The content type that the caller gets for a whole answer."""
     may_be_whole: bool = False
     """A stream was requested, but a whole answer is fine too and is passed on."""
-    read_stream: Callable[[TimedResponse, str], Reply] | None = None
+    read_stream: Callable[[TimedResponse, str, Told], Reply] | None = None
     """Reads a stream that may not be SSE, by its content type."""
 
 
@@ -154,9 +155,9 @@ class HttpBackend:
                 raise await self._refusal(response, call, exchange, sent)
             kind = response.headers.get("content-type", "") if call.is_stream else JSON
             if not kind.startswith(JSON):
-                if exchange.read_stream is not None:
-                    return exchange.read_stream(response, kind)
                 told = partial(_as_told, call.upstream_model, sent, exchange.translate_error)
+                if exchange.read_stream is not None:
+                    return exchange.read_stream(response, kind, told)
                 return StreamReply(response, exchange.stream_reader(), self._name, told=told)
             try:
                 chunk = exchange.read_answer(await response.read_all(MAX_ANSWER_BYTES))

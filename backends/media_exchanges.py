@@ -13,7 +13,7 @@ from backends.formats.error_bodies import in_openai_shape
 from backends.formats.form_splice import is_form
 from backends.formats.media import MediaAsked, ask, read_answer
 from backends.formats.media_events import MediaStreamReader, SpeechEventReader, SpeechStreamReader, speech_usage
-from backends.http.reply import BytesReply, StreamReply, TimedResponse
+from backends.http.reply import BytesReply, StreamReply, TimedResponse, Told
 from backends.http_backend import Exchange
 from backends.learned import Learned, Monotonic
 from backends.protocol import EVENT_STREAM, JSON, Call, Chunk, Reply
@@ -80,8 +80,8 @@ class MediaExchanges:
         self._tell_length_in_many_words.discard(model)
         self._tell_no_length.put(model, True)
 
-    def _speech(self, asked: MediaAsked, call: Call, response: TimedResponse, kind: str) -> Reply:
+    def _speech(self, asked: MediaAsked, call: Call, response: TimedResponse, kind: str, told: Told) -> Reply:
         if not kind.startswith(EVENT_STREAM):
             return BytesReply(response, self._backend, kind or asked.content_type, speech_usage(None, call))
         reader = SpeechStreamReader if asked.shape == "events" else SpeechEventReader
-        return StreamReply(response, reader(call, backend=self._backend), self._backend, asked.content_type)
+        return StreamReply(response, reader(call, backend=self._backend), self._backend, asked.content_type, told)

@@ -71,6 +71,18 @@ async def test_speech_and_sound_are_asked_for_anew_an_hour_after_a_refusal() -> 
     assert asked == [True, False, False, True, *[False] * 3, True, False, True]
 
 
+async def test_a_refusal_inside_a_stream_of_speech_is_told_without_our_key() -> None:
+    event = b'data: {"type":"error","error":{"code":400,"message":"is it sk-secret?"}}\n\n'
+    speech = Call("audio.speech", "m", b'{"input":"a"}', True, "r-1")
+    async with (
+        ScriptedProvider(Raw((event,), headers={"content-type": "text/event-stream"})) as provider,
+        aclosing(OpenAICompatibleBackend("b", provider.base_url, "sk-secret")) as backend,
+    ):
+        with pytest.raises(UpstreamRejected) as caught:
+            await read_stream.collect(backend, speech)
+    assert caught.value.body == b""
+
+
 async def test_a_voice_that_is_refused_by_its_name_teaches_nothing_of_other_speech() -> None:
     """OpenAI repeats what it does not know: one voice of that name made the model's speech an estimate to everybody."""
     refusal = Raw((b'{"error":{"message":"Unknown voice: stream_format"}}',), status=400, headers=JSON)
