@@ -232,9 +232,10 @@ class HttpBackend:
         return TimedResponse(response, self._name, timeouts, started_at)
 
     async def _error_body(self, response: TimedResponse) -> bytes:
-        """The body of an error, or nothing if it is incomplete: the status is enough."""
+        """The body of an error, or nothing if it is incomplete: the status is enough. Xiaomi's MiMo tells the error of
+        a stream as an event, though with status 400 and as no stream."""
         try:
-            return await response.read_all(MAX_ERROR_BYTES)
+            return (await response.read_all(MAX_ERROR_BYTES)).removeprefix(b"data:")
         except BackendError:
             return b""
 

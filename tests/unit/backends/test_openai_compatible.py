@@ -231,9 +231,11 @@ async def test_an_auth_error_hides_the_providers_body() -> None:
     assert KEY not in repr(vars(caught.value)) + str(caught.value)
 
 
-async def test_a_rejection_carries_the_body_for_the_caller() -> None:
+@pytest.mark.parametrize("before", [b"", b"data:"])
+async def test_a_rejection_carries_the_body_for_the_caller(before: bytes) -> None:
+    """Xiaomi's MiMo tells a stream's as an event (9router #1210): clients read no message in it."""
     body = b'{"error":{"message":"too long","code":"context_length_exceeded"}}'
-    async with ScriptedProvider(Raw((body,), status=400, headers=JSON)) as provider:
+    async with ScriptedProvider(Raw((before + body,), status=400, headers=JSON)) as provider:
         with pytest.raises(UpstreamRejected, match=r"400 \(context_length_exceeded\)") as caught:
             await collect(make_backend(provider), make_call())
     assert caught.value.body == body
