@@ -16,7 +16,7 @@ from dashboards.markup import Cell, Column
 from dashboards.pages.break_even_levers import Levers
 
 PATH = "/admin/v1/reports/break-even"
-OTHERS = ("hosted_model", "purchase_usd")
+OTHERS = ("backend", "hosted_model", "purchase_usd")
 Show: TypeAlias = Callable[[dict[str, Any]], None]
 """Shows another report in the place of the one before."""
 
@@ -77,7 +77,7 @@ async def build(view: View) -> None:
         ui.run_javascript(f"history.replaceState(null, '', {json.dumps(view.link('/break-even', **changed))})")
 
     with levers:
-        Levers(found, given, ask)
+        Levers(found, given, ask, view.link)
 
 
 def _answer(found: dict[str, Any]) -> None:

@@ -13,13 +13,15 @@ PAUSE_SECONDS = 0.3
 """A handle that rests this long counts as released."""
 NAME = "import(window.path_prefix + '/static/sliders.js').then((sliders) => sliders.name())"
 Ask = Callable[[dict[str, str]], Awaitable[None]]
+Link = Callable[..., str]
 
 
 class Levers:
     """Holds the values that were moved. Others are not sent to the gateway, and so stay as observed."""
 
-    def __init__(self, found: Mapping[str, Any], given: Mapping[str, str | None], ask: Ask) -> None:
+    def __init__(self, found: Mapping[str, Any], given: Mapping[str, str | None], ask: Ask, link: Link) -> None:
         self._ask = ask
+        self._link = link
         self._moved = {name: value for name, value in given.items() if value is not None}
         self._inputs: Mapping[str, Any] = found["inputs"]
         report = found["report"]
@@ -65,6 +67,7 @@ class Levers:
             names: list[str] = found["hosted_models"]
             model = ui.select(names, value=self._inputs.get("hosted_model"), label="Compared with")
             model.props("dense outlined").style("min-width: min(16rem, 100%)")
+            self._whose_gpus(found["backends"])
             buy = ui.number("Or buy the GPUs for, $", value=_number(self._moved.get("purchase_usd")), min=1)
             buy.props("dense outlined debounce=600").classes("be-rule-name")
             reset = ui.button("Reset").props("no-caps outline")
@@ -79,6 +82,14 @@ class Levers:
         model.on_value_change(lambda event: chosen("hosted_model", event.value))
         buy.on_value_change(lambda event: chosen("purchase_usd", event.value))
         reset.on_click(lambda: ui.navigate.to("/break-even"))
+
+    def _whose_gpus(self, backends: list[str]) -> None:
+        """Other GPUs have another price and speed, so the page begins anew."""
+        if len(backends) < 2:
+            return
+        select = ui.select(backends, value=self._inputs["backend"], label="Own GPUs")
+        select.props("dense outlined").style("min-width: min(12rem, 100%)")
+        select.on_value_change(lambda event: ui.navigate.to(self._link("/break-even", backend=str(event.value))))
 
     async def _moved_to(self, lever: Lever, value: float) -> None:
         if lever is UTILISATION:

@@ -20,17 +20,23 @@ from gateway.reports.views import BreakEvenQuery
 def command(
     since: Since = None,
     until: Until = None,
+    backend: str | None = typer.Option(
+        None,
+        help="Whose GPUs: a backend with gpu_hour_usd, or `local`, the bundled engine. The engine's when left out; if "
+        "it is off, the first such backend's.",
+    ),
     against: str | None = typer.Option(None, help="The hosted model to compare with; the most used when left out."),
     gpu_hour_usd: float | None = typer.Option(None, min=0, help="What if the GPU hour cost this."),
     replicas: int | None = typer.Option(None, min=1, help="What if there were so many replicas."),
     volume: float = typer.Option(1.0, min=0.000001, help="What if there were so many times the traffic."),
     as_json: AsJson = False,
 ) -> None:
-    """Compare your own engine with a hosted model on the ledger's traffic: the verdict, the staircase, the odds."""
+    """Compare GPUs of your own with a hosted model on the ledger's traffic: the verdict, the staircase, the odds."""
     query = read(
         BreakEvenQuery,
         since=since,
         until=until,
+        backend=backend,
         hosted_model=against,
         gpu_hour_usd=gpu_hour_usd,
         replicas=replicas,

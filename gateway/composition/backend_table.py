@@ -16,7 +16,7 @@ from backends.simulation import Pace, simulate
 from backends.translating import TranslatingBackend
 from backends.two_formats import TwoFormatsBackend
 from gateway.composition.provider_keys import build_pooled, keys_of_block, keys_of_provider
-from gateway.config.engine_curve import CurveFile, MeasuredEngine, fit_engine
+from gateway.config.engine_curve import MeasuredEngine, curve_of_block
 from gateway.config.providers import HostedProvider, hosted_from_environment, least_cached_tokens, load_providers
 from gateway.config.settings import LOCAL_BACKEND, BackendSettings, EngineSettings, Settings
 from gateway.economics.errors import EconomicsError
@@ -186,8 +186,7 @@ def _build_block(name: str, block: BackendSettings, provider: str, key: str | No
 def _speed(block: BackendSettings) -> EngineSpeed | None:
     if block.gpu_hour_usd is None or block.throughput is None:
         return None
-    curve = CurveFile("", block.throughput.prefill_tokens_per_second, block.throughput.points)
-    return fit_engine(curve).speed(parse_usd(block.gpu_hour_usd))
+    return curve_of_block(block.throughput).speed(parse_usd(block.gpu_hour_usd))
 
 
 def _add_provider(table: BackendTable, provider: HostedProvider, environ: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from gateway.config.settings import ThroughputSettings
 from gateway.economics.errors import EconomicsError
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.throughput_curve import SweepPoint, best_concurrency, fit_throughput_curve
@@ -73,6 +74,11 @@ def save_engine_curve(path: Path, curve: CurveFile) -> MeasuredEngine:
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}") from error
     return measured
+
+
+def curve_of_block(throughput: ThroughputSettings) -> MeasuredEngine:
+    """What a backend's block says of its own engine. Raises EconomicsError for points that make no curve."""
+    return fit_engine(CurveFile("", throughput.prefill_tokens_per_second, throughput.points))
 
 
 def fit_engine(curve: CurveFile) -> MeasuredEngine:

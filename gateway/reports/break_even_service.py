@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.config.settings import LOCAL_BACKEND
 from gateway.economics.break_even import demand_of, report_of, unit_of
 from gateway.economics.cost_curve import cost_curve
 from gateway.economics.demand import Demand
 from gateway.economics.errors import EconomicsError
-from gateway.economics.gpu_cost import Engine
 from gateway.economics.payback import payback
 from gateway.economics.report import BreakEvenReport
 from gateway.economics.sensitivity import Case, build_case
@@ -21,7 +19,7 @@ from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic,
 from gateway.errors import InvalidRequest
 from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books
-from gateway.reports.plans import hosted_alternative, hosted_candidates, most_used, pick_alternative
+from gateway.reports.plans import OwnGpus, hosted_alternative, hosted_candidates, most_used, pick_alternative
 from gateway.reports.views import BreakEvenQuery, BreakEvenView, CurvePoint, PayBack, PeriodQuery
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import ReportStore
@@ -34,19 +32,17 @@ BEYOND_HERE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class BreakEvenOf:
-    """What is compared. `plan` is the deployment's own engine, or what it would be if enabled."""
+    """What is compared. Of `gpus`, never empty, the first unless a question names another."""
 
     snapshot: Callable[[], Snapshot]
-    plan: Callable[[], GpuPlan]
-    engine: Callable[[], Engine | None]
+    gpus: Callable[[], Sequence[OwnGpus]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
     """A plan and a hosted model, with what both would serve. `hosted_names`: all that could be compared with."""
 
-    plan: GpuPlan
-    engine: Engine | None
+    own: OwnGpus
     hosted_name: str
     hosted: HostedAlternative
     hosted_names: list[str]
@@ -55,8 +51,9 @@ class _Compared:
 
 
 class _Traffic(NamedTuple):
-    """What was asked in a period, and what the engine cost in it."""
+    """What was asked in a period, and what these GPUs cost in it."""
 
+    own: OwnGpus
     rows: Sequence[HourlyTraffic]
     period: Period
     paid: Paid
@@ -81,29 +78,42 @@ class BreakEvenService:
         return unit_of(compared.demand, compared.case).break_even_utilisation
 
     async def _traffic(self, query: BreakEvenQuery) -> _Traffic:
+        own = self._own(query.backend)
         known = await self._books.known_hours(query, of="break-even")
         if known.since_us >= known.until_us:
             raise InvalidRequest("There is no traffic in this time; choose a longer one.")
         period = Period(known.since_us, known.until_us)
         rows = await self._store.hourly_traffic(period.start_us, period.end_us)
-        return _Traffic(rows, period, await self._books.gpus.paid_for(LOCAL_BACKEND, known))
+        return _Traffic(own, rows, period, await self._books.gpus.paid_for(own.backend, known))
+
+    def _own(self, backend: str | None) -> OwnGpus:
+        own = {one.backend: one for one in self._of.gpus()}
+        if backend is None:
+            return next(iter(own.values()))
+        if backend not in own:
+            raise InvalidRequest(
+                f"{backend!r} is no backend of your own with a gpu_hour_usd; there are: {', '.join(own)}.",
+                param="backend",
+            )
+        return own[backend]
 
     def _compare(self, query: BreakEvenQuery, traffic: _Traffic) -> _Compared:
-        plan, snapshot, engine = self._plan(query, traffic.paid), self._of.snapshot(), self._of.engine()
-        rows, period = _own_time(traffic.rows, snapshot), traffic.period
+        own = replace(traffic.own, plan=_plan(query, traffic.own.plan, traffic.paid))
+        snapshot, period = self._of.snapshot(), traffic.period
+        rows = _own_time(traffic.rows, snapshot, own.backend)
         candidate = pick_alternative(snapshot, query.hosted_model, most_used(rows))
         hosted = hosted_alternative(candidate, factor=Fraction(str(query.hosted_price_factor)))
         try:
-            demand = demand_of(rows, plan, hosted, engine=engine, period=period, volume=query.volume_factor)
+            demand = demand_of(rows, own.plan, hosted, engine=own.engine, period=period, volume=query.volume_factor)
         except EconomicsError as error:
             raise InvalidRequest(f"{error}.") from error
         names = [one.name for one in hosted_candidates(snapshot)]
-        return _Compared(plan, engine, candidate.name, hosted, names, demand, build_case(demand, plan, engine))
+        return _Compared(own, candidate.name, hosted, names, demand, build_case(demand, own.plan, own.engine))
 
     def _answer(self, query: BreakEvenQuery, traffic: _Traffic) -> BreakEvenView:
         its, period = self._compare(query, traffic), traffic.period
-        plan, demand, generator = its.plan, its.demand, np.random.default_rng(SEED)
-        report = report_of(demand, plan, its.hosted, period, engine=its.engine, generator=generator)
+        plan, demand, generator = its.own.plan, its.demand, np.random.default_rng(SEED)
+        report = report_of(demand, plan, its.hosted, period, engine=its.own.engine, generator=generator)
         crossing = report.volume.hybrid.requests_per_day if report.volume.hybrid else 0.0
         widest = max(BEYOND_HERE, min(1000.0, 1.5 * crossing / report.observed.requests_per_day))
         scales = [widest * (step + 0.02) / CURVE_POINTS for step in range(CURVE_POINTS + 1)]
@@ -113,7 +123,9 @@ class BreakEvenService:
             payback=_payback(query, report, plan),
             curve=[CurvePoint(**asdict(point)) for point in curve],
             hosted_models=its.hosted_names,
+            backends=[one.backend for one in self._of.gpus()],
             inputs={
+                "backend": its.own.backend,
                 "gpu_hour_usd": format_usd(plan.gpu_hour_price_pico_usd, places=4),
                 "replicas": str(plan.replicas),
                 "hosted_model": its.hosted_name,
@@ -123,26 +135,24 @@ class BreakEvenService:
             },
         )
 
-    def _plan(self, query: BreakEvenQuery, paid: Paid) -> GpuPlan:
-        """The deployment's own engine with the question's changes; GPUs other than today's count as not running."""
-        plan = self._of.plan()
-        if query.gpu_hour_usd is not None:
-            price = round(query.gpu_hour_usd * PICO_PER_USD)
-            plan = replace(
-                plan, gpu_hour_price_pico_usd=price, name=f"your own engine at ${query.gpu_hour_usd:g} an hour"
-            )
-            paid = paid.at(plan.replica_hour_pico_usd * plan.replicas * paid.hours)
-        if query.fixed_usd_per_month is not None:
-            plan = replace(plan, fixed_month_pico_usd=round(query.fixed_usd_per_month * PICO_PER_USD))
-        is_todays = query.replicas in (None, plan.replicas) and query.volume_factor == 1.0
-        if not (plan.is_running and is_todays and paid.hours):
-            return replace(plan, replicas=query.replicas or plan.replicas, is_running=False)
-        return replace(plan, paid=paid)
+
+def _plan(query: BreakEvenQuery, plan: GpuPlan, paid: Paid) -> GpuPlan:
+    """The GPUs with the question's changes; other than today's count as not running."""
+    if query.gpu_hour_usd is not None:
+        price = round(query.gpu_hour_usd * PICO_PER_USD)
+        plan = replace(plan, gpu_hour_price_pico_usd=price, name=f"your own engine at ${query.gpu_hour_usd:g} an hour")
+        paid = paid.at(plan.replica_hour_pico_usd * plan.replicas * paid.hours)
+    if query.fixed_usd_per_month is not None:
+        plan = replace(plan, fixed_month_pico_usd=round(query.fixed_usd_per_month * PICO_PER_USD))
+    is_todays = query.replicas in (None, plan.replicas) and query.volume_factor == 1.0
+    if not (plan.is_running and is_todays and paid.hours):
+        return replace(plan, replicas=query.replicas or plan.replicas, is_running=False)
+    return replace(plan, paid=paid)
 
 
-def _own_time(rows: Sequence[HourlyTraffic], snapshot: Snapshot) -> list[HourlyTraffic]:
-    """Drops the GPU time of the deployment's other GPUs, which this engine did not serve; keeps it as traffic."""
-    elsewhere = {one.name for one in snapshot.candidates.values() if one.is_local and one.backend != LOCAL_BACKEND}
+def _own_time(rows: Sequence[HourlyTraffic], snapshot: Snapshot, backend: str) -> list[HourlyTraffic]:
+    """Drops the GPU time of the deployment's other GPUs, which these did not serve; keeps it as traffic."""
+    elsewhere = {one.name for one in snapshot.candidates.values() if one.is_local and one.backend != backend}
     return [replace(row, gpu_seconds=0.0) if row.model in elsewhere else row for row in rows]
 
 

@@ -2,15 +2,42 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 
-from gateway.config.engine_curve import MeasuredEngine
-from gateway.config.settings import EngineSettings
+from gateway.config.engine_curve import MeasuredEngine, curve_of_block
+from gateway.config.settings import LOCAL_BACKEND, EngineSettings, Settings
 from gateway.economics.gpu_cost import Engine
 from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic
 from gateway.errors import InvalidRequest
 from gateway.money import parse_usd
 from gateway.routing.snapshot import Candidate, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class OwnGpus:
+    """One backend's GPUs, which break-even can be asked about. `engine` None: nobody has measured its speed."""
+
+    backend: str
+    plan: GpuPlan
+    engine: Engine | None
+
+
+def own_gpus(settings: Settings, curve: MeasuredEngine) -> list[OwnGpus]:
+    """The bundled engine, and every backend with an hourly price. What runs comes first: an engine that is switched off
+    is compared only if it is asked for, or if there is nothing else."""
+    bundled = OwnGpus(LOCAL_BACKEND, own_engine_plan(settings.engine), throughput(curve))
+    others = [
+        OwnGpus(name, _block_plan(name, block.gpu_hour_usd), curve_of_block(block.throughput).engine)
+        for name, block in settings.backends.items()
+        if block.gpu_hour_usd is not None and block.throughput is not None
+    ]
+    return [bundled, *others] if settings.engine.is_enabled else [*others, bundled]
+
+
+def _block_plan(name: str, hour_usd: Decimal) -> GpuPlan:
+    return GpuPlan(name=f"{name} at ${hour_usd} an hour", gpu_hour_price_pico_usd=parse_usd(hour_usd), is_running=True)
 
 
 def own_engine_plan(settings: EngineSettings) -> GpuPlan:

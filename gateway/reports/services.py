@@ -12,7 +12,7 @@ from gateway.reports.books import Books, BooksOf
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.reports.files import ReportFiles
 from gateway.reports.forecast_service import ForecastService
-from gateway.reports.plans import own_engine_plan, throughput
+from gateway.reports.plans import own_gpus
 from gateway.reports.reconcile_service import ReconcileService
 from gateway.reports.views import (
     BreakEvenQuery,
@@ -81,9 +81,7 @@ def build_report_services(
         return {model.upstream_model: model.priced_as for model in models if model.priced_as}
 
     books = Books(store, BooksOf(snapshot, rented, now_us))
-    compared = BreakEvenOf(
-        snapshot, lambda: own_engine_plan(deployment().settings.engine), lambda: throughput(deployment().curve)
-    )
+    compared = BreakEvenOf(snapshot, lambda: own_gpus(deployment().settings, deployment().curve))
     reports = AllReports(books, BreakEvenService(store, books, compared))
     forecasts = ForecastService(store, now_us)
     asked = WhatIfOf(snapshot, lambda: load_gpu_table(deployment().home))

@@ -309,8 +309,12 @@ class Utilisation(BaseModel):
 
 
 class BreakEvenQuery(PeriodQuery):
-    """Assumptions to vary: GPU price, replicas, hosted prices and volume. Factors multiply the observed values."""
+    """Assumptions to vary: GPU price, replicas, hosted prices and volume. Factors multiply the observed values.
 
+    `backend`: whose GPUs; when left out the bundled engine's or, if it is off, the first backend's of your own.
+    """
+
+    backend: str | None = Field(default=None, max_length=120)
     gpu_hour_usd: float | None = Field(default=None, ge=0, le=1000)
     replicas: int | None = Field(default=None, ge=1, le=100)
     hosted_model: str | None = Field(default=None, max_length=120)
@@ -354,6 +358,7 @@ class BreakEvenView(BaseModel):
     curve: list[CurvePoint]
     payback: PayBack | None
     hosted_models: list[str]
+    backends: list[str]
     inputs: dict[str, float | str]
 
 

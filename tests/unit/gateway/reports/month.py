@@ -8,11 +8,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.composition.deployment import Deployment
 from gateway.config.rents import present_rents
+from gateway.config.settings import LOCAL_BACKEND
 from gateway.economics.rent import GpuRent, RentHistory, histories
 from gateway.ledger.entry import Entry
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
-from gateway.reports.plans import own_engine_plan
+from gateway.reports.plans import OwnGpus, own_engine_plan
 from gateway.reports.services import ReportServices, build_report_services
 from gateway.routing.snapshot import Snapshot
 from gateway.storage.sql.reports import SqlReports
@@ -41,7 +42,7 @@ class Month(NamedTuple):
     @property
     def break_even(self) -> BreakEvenService:
         plan = own_engine_plan(self.deployment.settings.engine)
-        of = BreakEvenOf(lambda: self.snapshot, lambda: plan, lambda: None)
+        of = BreakEvenOf(lambda: self.snapshot, lambda: [OwnGpus(LOCAL_BACKEND, plan, None)])
         return BreakEvenService(SqlReports(self.database), self.books, of)
 
 

@@ -10,14 +10,16 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.config.rents import present_rents
+from gateway.config.settings import LOCAL_BACKEND, BackendSettings, Settings, ThroughputSettings
 from gateway.economics.traffic import HourlyTraffic
+from gateway.errors import InvalidRequest
 from gateway.instants import microseconds as us
 from gateway.instants import moment_of
 from gateway.money import format_usd, usd
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.reports.gpu_books import Bounds
-from gateway.reports.plans import own_engine_plan
-from gateway.reports.views import BooksQuery, BreakEvenQuery, CostQuery, PeriodQuery
+from gateway.reports.plans import OwnGpus, own_engine_plan, own_gpus
+from gateway.reports.views import BooksQuery, BreakEvenQuery, BreakEvenView, CostQuery, PeriodQuery
 from gateway.storage.sql.reports import SqlReports
 from tests.builders import make_local
 from tests.unit.gateway.reports.month import END, Month, Recorded, services
@@ -93,7 +95,7 @@ async def test_break_even_measures_the_hours_that_were_paid_for_at_their_own_pri
     books = month.books_with([replace(rent, hour_pico_usd=before), replace(rent, from_hour=hour_of(RISE))])
     plan = own_engine_plan(month.deployment.settings.engine)
     price = usd(plan.gpu_hour_price_pico_usd)
-    of = BreakEvenOf(lambda: month.snapshot, lambda: plan, lambda: None)
+    of = BreakEvenOf(lambda: month.snapshot, lambda: [OwnGpus(LOCAL_BACKEND, plan, None)])
     service = BreakEvenService(SqlReports(month.database), books, of)
     owned = (await service.break_even(BreakEvenQuery(until=END))).report.owned
     doubled = (await service.break_even(BreakEvenQuery(until=END, gpu_hour_usd=float(price) * 2))).report.owned
@@ -133,13 +135,41 @@ async def test_time_on_other_gpus_is_no_use_of_the_engine(month: Month) -> None:
     rented = make_local("rented", backend="vllm")
     snapshot = replace(month.snapshot, candidates={**month.snapshot.candidates, "rented": rented})
     plan = own_engine_plan(month.deployment.settings.engine)
-    of = BreakEvenOf(lambda: snapshot, lambda: plan, lambda: None)
+    of = BreakEvenOf(lambda: snapshot, lambda: [OwnGpus(LOCAL_BACKEND, plan, None)])
     alone = (await month.break_even.break_even(BreakEvenQuery(until=END))).report
     beside = (await BreakEvenService(store, month.books, of).break_even(BreakEvenQuery(until=END))).report
     assert beside.observed.requests > alone.observed.requests
     assert beside.owned.is_measured
     assert (beside.owned.busy_share, beside.owned.idle_usd) == (alone.owned.busy_share, alone.owned.idle_usd)
     assert beside.unit.gpu_seconds_per_request == pytest.approx(alone.unit.gpu_seconds_per_request)
+
+
+async def test_break_even_is_asked_about_a_vllm_beside_the_engine_or_in_its_place(month: Month) -> None:
+    """It knew the bundled engine alone: of a fleet's own servers it said that nothing had run."""
+    speed = ThroughputSettings(prefill_tokens_per_second=8000, points=[(1, 90), (16, 1000), (64, 2400)])
+    block = BackendSettings(base_url="http://10.0.0.5:8000/v1", gpu_hour_usd=Decimal(2), throughput=speed)
+    beside = month.deployment.settings.model_copy(update={"backends": {"vllm": block}})
+    off = beside.engine.model_copy(update={"is_enabled": False})
+    alone = beside.model_copy(update={"engine": off})
+    candidates = {**month.snapshot.candidates, "rented": make_local("rented", backend="vllm")}
+    snapshot = replace(month.snapshot, candidates=candidates)
+
+    async def asked(settings: Settings, backend: str | None = None) -> BreakEvenView:
+        of = BreakEvenOf(lambda: snapshot, lambda: own_gpus(settings, month.deployment.curve))
+        service = BreakEvenService(BesideVllm(month.database), month.books_with(present_rents(settings)), of)
+        return await service.break_even(BreakEvenQuery(until=END, backend=backend))
+
+    named, only, bundled = await asked(beside, "vllm"), await asked(alone), await asked(beside)
+    assert named.report == only.report
+    assert (named.inputs["backend"], named.backends, only.backends) == ("vllm", ["local", "vllm"], ["vllm", "local"])
+    assert (bundled.inputs["backend"], (await asked(alone, "local")).report.owned.is_measured) == ("local", False)
+    owned, its_own = named.report.owned, bundled.report.owned
+    assert (named.report.plan, owned.rent_usd) == ("vllm at $2 an hour", 2 * owned.paid_hours)
+    assert owned.busy_share == pytest.approx(5 * its_own.busy_share)
+    with pytest.raises(
+        InvalidRequest, match="'gpt' is no backend of your own with a gpu_hour_usd; there are: local, vllm"
+    ):
+        await asked(beside, "gpt")
 
 
 class BesideVllm(SqlReports):
