@@ -99,9 +99,11 @@ litellm adds that once more. It uses ConverseStream if there are tools, for one.
 _ANSWERED: Final = re.compile(
     r"litellm\.(?:\w+: ){1,2}(?:\w+Exception (?:\w+ )?- )?(?:litellm\.APIError: )?(?:Invalid response object"
     r"|LiteLLM: provider returned |Empty or invalid response from LLM endpoint|Unexpected string response from "
-    r"|Unable to get json response)"
+    r"|Unable to get json response|Error converting to valid response block)"
+    r"|litellm\.(InternalServerError|APIConnectionError): \1: \w+Exception - Expecting .{1,60}: line \d"
 )
-"""How litellm's errors, most of them as of a status 500, say that an answer came that it could not read."""
+"""How litellm's errors, most of them as of a status 500, and Bedrock's and Gemini's as of a 400, say that an answer
+came that it could not read."""
 _ADDRESS: Final = re.compile(rb":(?:\\?/|\\u002f){2}", re.IGNORECASE)
 Complete = Callable[..., Awaitable[object]]
 

@@ -305,6 +305,22 @@ ERRORS: list[tuple[Exception, type[BackendError]]] = [
         ),
         UnreadableAnswer,
     ),
+    (
+        error_named(
+            "InternalServerError",
+            500,
+            message="litellm.InternalServerError: InternalServerError: OpenAIException - Expecting value: line 1",
+        ),
+        UnreadableAnswer,
+    ),
+    (
+        error_named(
+            "BadRequestError",
+            400,
+            message="litellm.BadRequestError: BedrockException - Error converting to valid response block=Expecting",
+        ),
+        UnreadableAnswer,
+    ),
     (error_named("APIConnectionError", 500), UpstreamUnavailable),
     (error_named("Timeout", 408), UpstreamTimeout),
     (TimeoutError(), UpstreamTimeout),
@@ -403,7 +419,7 @@ async def main():
         await reply.aclose()
         usage = next(chunk.usage for chunk in chunks if chunk.usage)
         found.append([sum(chunk.output_characters for chunk in chunks), usage.input_tokens, chunks[-1].is_done])
-    for _ in range(2):
+    for _ in range(3):
         try:
             await backend.open(Call("chat.completions", "openai/gpt-x", body, False, "r-1"))
         except UnreadableAnswer as error:
@@ -420,7 +436,9 @@ asyncio.run(main())
 )
 async def test_one_real_call_plain_and_streamed_and_answers_that_litellm_cannot_read() -> None:
     """The latter were a 500 of its own, and booked as free."""
-    odd = [Raw((answer,), headers={"content-type": "application/json"}) for answer in (b"{}", b'{"choices": [{}]}')]
+    odd = [
+        Raw((answer,), headers={"content-type": "application/json"}) for answer in (b"{}", b'{"choices": [{}]}', b"{")
+    ]
     async with ScriptedProvider(Outcome(), Outcome(), *odd) as provider:
         command = [sys.executable, "-c", CHILD, provider.base_url]
         result = await asyncio.to_thread(
@@ -428,7 +446,7 @@ async def test_one_real_call_plain_and_streamed_and_answers_that_litellm_cannot_
         )
     assert result.returncode == 0, result.stderr
     unreadable = "b sent an answer that litellm cannot read"
-    assert json.loads(result.stdout.splitlines()[-1]) == [[13, 12, True], [13, 12, True], unreadable, unreadable]
+    assert json.loads(result.stdout.splitlines()[-1]) == [[13, 12, True], [13, 12, True], *[unreadable] * 3]
 
 
 @pytest.mark.parametrize(
