@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from backends.formats.json_objects import without_escapes
+from backends.formats.answer_schema import schema_in
+from backends.formats.json_objects import decode_object, without_escapes
 from backends.formats.json_splice import MEMBERS, find_members, objects_in, splice
 
 ChatMend = Callable[[bytes], bytes]
@@ -42,6 +43,22 @@ def with_parameters(body: bytes) -> bytes:
     return splice(body, {"tools": msgspec.json.encode(tools)}, members) if bare else body
 
 
+def without_nulls(body: bytes) -> bytes:
+    """Without the fields that are null, which means at OpenAI that they are not there."""
+    members = find_members(body)
+    return splice(body, {name: None for name, one in members.items() if body[one.start : one.end] == b"null"}, members)
+
+
+def with_schema_beside_type(body: bytes) -> bytes:
+    """The answer's schema where llama-cpp-python reads it."""
+    members = find_members(body)
+    form = members.get("response_format")
+    schema = schema_in(decode_object(body[form.start : form.end]) or {}) if form else None
+    if schema is None:
+        return body
+    return splice(body, {"response_format": msgspec.json.encode({"type": "json_object", "schema": schema})}, members)
+
+
 _MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
     (
         re.compile(
@@ -50,12 +67,27 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
         without_thinking_unless_streamed,
     ),
     (
-        re.compile(rb'function (?:name or )?parameters is empty|parameters\\*" is a required property for'),
+        re.compile(
+            rb'function (?:name or )?parameters is empty|parameters\\*" is a required property for'
+            rb"|'function', 'parameters'\), 'msg': 'Field required'"
+        ),
         with_parameters,
+    ),
+    (
+        re.compile(rb"'response_format', 'type'\), 'msg': \\\"Input should be 'text' or 'json_object'\\\""),
+        with_schema_beside_type,
+    ),
+    (
+        re.compile(
+            rb"\('body', '\w{1,64}'\), 'msg': '[^']{1,80}', 'input': None"
+            rb"|\"error\": ?\"\w{1,64} must be of type [(\w]"
+        ),
+        without_nulls,
     ),
 )
 """How DashScope, also in Chinese, and ModelScope refuse to think in an answer that is not streamed, which Qwen3's open
-models do by default; and Databricks and MiniMax functions without parameters."""
+models do by default; Databricks, llama-cpp-python and MiniMax functions without parameters; llama-cpp-python a schema
+where OpenAI has it; and it and mlx_lm.server a field that is null."""
 
 
 def chat_mend_for(refusal: bytes) -> ChatMend | None:

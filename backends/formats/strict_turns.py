@@ -234,7 +234,9 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
         re.compile(
             rb"(?:value|content) must be a string|expected a string|expected one of: \['str'\], got list"
             rb"|cannot unmarshal array into Go struct field [\w.]{1,60}\.content of type string"
-            rb"|type mismatch of '/messages/\d+/content'|required properties at '/messages/\d+' are 'role,content'",
+            rb"|type mismatch of '/messages/\d+/content'|required properties at '/messages/\d+' are 'role,content'"
+            rb"|can only concatenate str \(not|'dict object' has no attribute 'content'"
+            rb"|AssistantMessage', 'content'\), 'msg': 'Input should be a valid string', 'input': None",
             re.IGNORECASE,
         ),
         with_plain_texts,
@@ -277,8 +279,8 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
 )
 """The words of templates of Gemma, Mistral, Qwen and others, of mistral-common, MiniMax, Perplexity, and Gemini for
 Gemma; on calls those of DashScope, llama.cpp, MiniMax, SGLang and vLLM; on results those of DeepSeek, Groq, MiniMax,
-Mistral and OpenAI; on texts in lists those of Cloudflare, DeepSeek, Groq, SambaNova and servers in Go; on thinking
-those of DeepSeek and Moonshot, whose models others serve too."""
+Mistral and OpenAI; on texts in lists those of Cloudflare, DeepSeek, Groq, llama-cpp-python, SambaNova and servers in
+Go; on thinking those of DeepSeek and Moonshot, whose models others serve too."""
 
 
 def mend_for(refusal: bytes) -> Mend | None:

@@ -80,9 +80,12 @@ _OF_THE_REQUEST: Final = re.compile(
     rb"|While executing \w+ at line|Failed to parse (?:messages|tools): |JSON schema error at |tokens\) is too large"
     rb"|Failed to (?:load|download) image|Invalid base64 value|Cannot use both json_schema and grammar"
     rb"|roles (?:must alternate|are supported)|System role not supported|System message must be|No user query found"
+    rb"|\d validation errors?:\\n +\{'type': '|can only concatenate str \(not |'dict object' has no attribute '"
+    rb"|model must be created with embedding=True"
 )
 """How llama.cpp, llama-cpp-python, LM Studio, Ollama and vLLM say with 500 that a model cannot take this request: its
-chat template refuses it, it sees no images, or a tool, a schema or the length is not as the server wants it."""
+chat template refuses it, it sees no images, or a field, a tool, a schema or the length is not as the server wants
+it."""
 _FULL: Final = re.compile(
     rb"busy and cannot accept new requests|prefill token backlog limit|the request queue is full", re.IGNORECASE
 )

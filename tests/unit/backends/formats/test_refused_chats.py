@@ -7,9 +7,13 @@ from backends.formats.refused_chats import (
     chat_mend_for,
     may_be_quoted,
     with_parameters,
+    with_schema_beside_type,
+    without_nulls,
     without_thinking_unless_streamed,
 )
 
+LLAMA_CPP_PYTHON = "1 validation error:\n  {'type': 'missing', 'loc': ('body', 'tools', 0, 'function', 'parameters'), "
+"""Of its server, 0.3.36."""
 WORDS = [
     ("parameter.enable_thinking must be set to false for non-streaming calls", without_thinking_unless_streamed),
     ("parameter.enable_thinking必须设置为false才能进行非流式调用", without_thinking_unless_streamed),
@@ -18,12 +22,40 @@ WORDS = [
     ("invalid params, function parameters is empty (2013)", with_parameters),
     ("invalid params, function name or parameters is empty (2013)", with_parameters),
     ('Bad request: "parameters" is a required property for "function" object in parameter "tools"', with_parameters),
+    (f"{LLAMA_CPP_PYTHON}'msg': 'Field required', 'input': {{'name': 'f'}}}}\n", with_parameters),
+    (
+        "1 validation error:\n  {'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), "
+        "'msg': \"Input should be 'text' or 'json_object'\", 'input': 'json_schema'}\n",
+        with_schema_beside_type,
+    ),
+    (
+        "1 validation error:\n  {'type': 'float_type', 'loc': ('body', 'temperature'), "
+        "'msg': 'Input should be a valid number', 'input': None}\n",
+        without_nulls,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("words", "mend"), WORDS)
 def test_each_provider_has_its_words(words: str, mend: object) -> None:
     assert chat_mend_for(msgspec.json.encode({"error": {"message": words}})) is mend
+
+
+def test_mlx_lm_has_its_words_in_an_error_that_is_a_text() -> None:
+    assert chat_mend_for(b"{\"error\": \"temperature must be of type ('float', 'int')\"}") is without_nulls  # 0.32.2
+
+
+def test_what_is_null_is_left_out() -> None:
+    assert without_nulls(b'{"a":null,"b": 1.50,"c": null}') == b'{"b": 1.50}'
+    assert without_nulls(b'{"a":[null],"b":"null"}') == b'{"a":[null],"b":"null"}'
+
+
+def test_a_schema_stands_beside_its_type() -> None:
+    body = b'{"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"type":"object"}}},"x": 1.50}'
+    told = b'{"response_format":{"type":"json_object","schema":{"type":"object"}},"x": 1.50}'
+    assert with_schema_beside_type(body) == told
+    for unchanged in (told, b'{"response_format":{"type":"json_schema"}}', b'{"messages":[]}'):
+        assert with_schema_beside_type(unchanged) == unchanged
 
 
 def test_a_chat_with_such_words_teaches_nothing() -> None:

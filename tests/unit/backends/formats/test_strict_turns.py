@@ -214,6 +214,13 @@ WORDS = [
     ("AiError: Bad input: ... Type mismatch of '/messages/0/content', 'array' not in 'string', ...", with_plain_texts),
     ("AiError: Bad input: ... required properties at '/messages/1' are 'role,content' (d9e09afe)", with_plain_texts),
     ("json: cannot unmarshal array into Go struct field Message.messages.content of type string", with_plain_texts),
+    ('can only concatenate str (not "list") to str', with_plain_texts),
+    ("'dict object' has no attribute 'content'", with_plain_texts),
+    (
+        "{'type': 'string_type', 'loc': ('body', 'messages', 1, 'ChatCompletionRequestAssistantMessage', 'content'), "
+        "'msg': 'Input should be a valid string', 'input': None}",
+        with_plain_texts,
+    ),
     (
         "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
         with_every_thought,

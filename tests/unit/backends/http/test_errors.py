@@ -312,6 +312,10 @@ def test_a_request_larger_than_its_limit_of_a_minute_is_asked_elsewhere_and_clos
         "System role not supported",
         "System message must be at the beginning.",
         "No user query found in messages.",
+        "2 validation errors:\n  {'type': 'float_type', 'loc': ('body', 'temperature'), 'input': None}\n\n  File",
+        'can only concatenate str (not "list") to str',
+        "'dict object' has no attribute 'content'",
+        "Llama model must be created with embedding=True to call this method",
     ],
 )
 def test_a_500_about_the_request_does_not_count_against_the_server(said: str) -> None:
