@@ -5,7 +5,7 @@ the answer would differ without them: `n` above 1, audio). docs/translation.md l
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, cast
 
 from backends.errors import Untranslatable, UpstreamRejected
@@ -158,8 +158,16 @@ def parse_tools(fields: Fields) -> tuple[tuple[Tool, ...], ToolChoice | None]:
 
 
 def _once(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """What is left out may be marked for a prompt cache, as the last tool is: then the one before it is."""
     known: dict[str, Tool] = {}
-    return tuple(tool for tool in tools if known.setdefault(tool.name, tool) is tool or known[tool.name] != tool)
+    kept: list[Tool] = []
+    for tool in tools:
+        first = known.setdefault(tool.name, tool)
+        if first is tool or replace(tool, cache_control=first.cache_control) != first:
+            kept.append(tool)
+        elif tool.cache_control is not None:
+            kept[-1] = replace(kept[-1], cache_control=tool.cache_control)
+    return tuple(kept)
 
 
 def _tools(fields: Fields) -> Iterator[Tool]:

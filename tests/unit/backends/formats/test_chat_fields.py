@@ -96,6 +96,9 @@ def test_a_tool_that_is_there_twice_is_told_once_and_another_of_its_name_is_the_
     said = view(tools=[first, second, first, other]).tools
     assert [tool.name for tool in said] == ["f", "g", "f"]
     assert said[2].description == "another"
+    mark = {"type": "ephemeral"}
+    said = view(tools=[first, second, {**first, "cache_control": mark}]).tools
+    assert [(tool.name, tool.cache_control) for tool in said] == [("f", None), ("g", mark)]
 
 
 def test_an_empty_text_is_left_out() -> None:
