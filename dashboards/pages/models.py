@@ -1,6 +1,7 @@
 """The catalogue as routing sees it, and every dated price behind it."""
 
 import re
+from decimal import Decimal
 from html import escape
 from typing import Any
 
@@ -23,7 +24,7 @@ async def build(view: View) -> None:
     )
     html(markup.filters("models", field, button="Search"))
     models = named_like((await view.gateway.get("/admin/v1/models"))["models"], wanted)
-    with panel("Models", "Prices in US dollars per million tokens, as an ordinary short request pays now."):
+    with panel("Models", "List prices in US dollars per million tokens, of an ordinary short request now."):
         html(_models(models) if models else NO_SUCH_MODEL)
     prices = await view.gateway.get("/admin/v1/prices", containing=wanted, limit=PRICES)
     note = (
@@ -87,8 +88,14 @@ def priced_since(one: dict[str, Any]) -> str | Cell:
     if one["gpu_hour_usd"]:
         return f"{display.rate(one['gpu_hour_usd'])} / GPU hour"
     if one["price_from"]:
-        return f"{display.day(one['price_from'])} · {one['price_source']}"
+        return " · ".join([display.day(one["price_from"]), one["price_source"], *terms(one)])
     return Cell("no price known", tone="bad")
+
+
+def terms(one: dict[str, Any]) -> list[str]:
+    """What is negotiated on a list price: `you pay 12 % less`."""
+    discount = 100 * Decimal(one["discount"])
+    return [f"you pay {abs(discount.normalize()):f} % {'less' if discount > 0 else 'more'}"] if discount else []
 
 
 def each(one: dict[str, Any]) -> str:
@@ -120,7 +127,7 @@ def _prices(models: list[dict[str, Any]]) -> str:
             price["output_usd_per_mtok"],
             each(price),
             Cell("by length" if price["has_tiers"] else "", tone="be-nowrap", title="of the input"),
-            Cell(cited(price["source"]), tone="be-source", title=price["source"]),
+            Cell(" · ".join([cited(price["source"]), *terms(price)]), tone="be-source", title=price["source"]),
         ]
         for one in models
         for index, price in enumerate(one["history"])

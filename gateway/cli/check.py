@@ -14,7 +14,7 @@ from gateway.config.home import find_home
 from gateway.config.settings import Settings, read_text
 from gateway.learning.judge_model import judge_problem
 from gateway.money import format_usd
-from gateway.pricing.price_figures import unit_figures
+from gateway.pricing.price_figures import terms_text, unit_figures
 from gateway.routing.snapshot import Candidate
 from gateway.rulebook.versions import text_version
 
@@ -73,4 +73,6 @@ def _shown_price(candidate: Candidate) -> str:
     rates = candidate.prices.rates
     fees = [f"${usd} {name}" for name, usd in unit_figures(candidate.prices)]
     text = ", ".join(fees) or f"${rates.input / 1e6:.4g} / ${rates.output / 1e6:.4g}"
+    if terms := terms_text(candidate.prices.discount):
+        text += f", {terms}"
     return f"{text} (simulated)" if candidate.is_simulated else text

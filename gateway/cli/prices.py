@@ -22,7 +22,7 @@ from gateway.errors import ConfigurationError
 from gateway.instants import start_of_day_us
 from gateway.money import format_usd, show_exact_usd
 from gateway.pricing.catalogue import ModelPrices, PriceBook, ProviderPrices
-from gateway.pricing.price_figures import figures, is_each, tool_figures
+from gateway.pricing.price_figures import figures, is_each, terms_text, tool_figures
 from gateway.pricing.price_update import Change, append, compare, describe
 from gateway.pricing.price_yaml import decimal_text
 from gateway.reports.reprice_service import RepricedModel, RepriceQuery, Repricing, reprice_period
@@ -83,6 +83,8 @@ def show(model: Annotated[str, typer.Argument(help="MODEL or PROVIDER/MODEL.")],
             )
             for figure, text in (*figures(prices), *tool_figures(prices)):
                 table.add_row(figure, text)
+            if terms := terms_text(prices.discount):
+                table.add_row("your terms", terms)
             table.add_row("source", prices.source)
             show_table(table)
     return None

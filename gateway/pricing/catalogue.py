@@ -244,8 +244,7 @@ class PriceBook:
         if model is None:
             return FOR_EVER_US
         history = self._records[provider, model]
-        dates = [prices.from_us for prices in history]
-        dates += [o.from_us for o in self._overrides if o.discount is not None and self._is_meant(o, provider, model)]
+        dates = [prices.from_us for prices in history] + self._discount_dates(provider, model)
         index = bisect_right(history, at_us, key=lambda prices: prices.from_us)
         if index and (off_peak := history[index - 1].off_peak) is not None:
             dates += [edge for window in off_peak.windows for edge in window.edges_us(at_us)]
@@ -258,6 +257,9 @@ class PriceBook:
             if o.discount is not None and o.from_us <= at_us and self._is_meant(o, provider, model)
         ]
         return replace(prices, discount=max(terms)[2]) if terms else prices
+
+    def _discount_dates(self, provider: str, model: str) -> list[int]:
+        return [o.from_us for o in self._overrides if o.discount is not None and self._is_meant(o, provider, model)]
 
     def _is_meant(self, override: Override, provider: str, model: str) -> bool:
         if override.model is None:
@@ -274,6 +276,15 @@ class PriceBook:
         return sorted(key for key in self._records if provider in (None, key[0]))
 
     def history(self, provider: str, upstream_model: str) -> tuple[ModelPrices, ...]:
-        """A model's records, oldest first; empty if unknown."""
+        """A model's prices, oldest first, one record from each date on which they or the discount on them change; empty
+        if unknown."""
         model = self._names.get((provider, upstream_model))
-        return self._records[provider, model] if model is not None else ()
+        if model is None:
+            return ()
+        records = {prices.from_us: prices for prices in self._records[provider, model]}
+        prices, found = self._records[provider, model][0], list[ModelPrices]()
+        for date in sorted({*records, *self._discount_dates(provider, model)}):
+            if date >= prices.from_us:
+                prices = records.get(date, prices)
+                found.append(self._discounted(provider, model, replace(prices, from_us=date), date))
+        return tuple(found)

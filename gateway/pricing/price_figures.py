@@ -1,10 +1,11 @@
 """The figures of a price record by name, as decimal text in USD per million tokens."""
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from gateway.money import plain, usd
 from gateway.pricing.catalogue import Ladder, ModelPrices
-from gateway.pricing.price_yaml import UNIT_FEES, rate_texts, window_text
+from gateway.pricing.price_yaml import UNIT_FEES, decimal_text, rate_texts, window_text
 
 
 def figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
@@ -23,6 +24,11 @@ def figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
     if prices.off_peak:
         yield from ladder_figures("off-peak ", prices.off_peak.ladder)
         yield "off-peak hours", "; ".join(window_text(window) for window in prices.off_peak.windows)
+
+
+def terms_text(discount: Fraction) -> str:
+    """What is negotiated: `12% less`, `10% more`, or nothing."""
+    return f"{decimal_text(abs(100 * discount))}% {'less' if discount > 0 else 'more'}" if discount else ""
 
 
 def is_each(name: str) -> bool:

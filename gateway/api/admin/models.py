@@ -9,14 +9,16 @@ from gateway.money import format_usd, plain, usd
 from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import ModelPrices, PriceBook
 from gateway.pricing.price_figures import unit_figures
+from gateway.pricing.price_yaml import decimal_text
 from gateway.routing.snapshot import LOADING_SLOTS, Candidate
 
 TOKENS_PER_MTOK = 1_000_000
 
 
 class ModelRow(BaseModel):
-    """One catalogue model. Prices are those of a short, ordinary request now; null if unknown. `usd_each` is what some
-    models are billed by besides tokens: `{"per image": "0.02"}`."""
+    """One catalogue model. Prices are the list prices of a short, ordinary request now, null if unknown; `discount` is
+    the share that is off all of them. `usd_each` is what some models are billed by besides tokens:
+    `{"per image": "0.02"}`."""
 
     name: str
     backend: str
@@ -33,6 +35,7 @@ class ModelRow(BaseModel):
     cached_input_usd_per_mtok: str | None
     output_usd_per_mtok: str | None
     usd_each: dict[str, str]
+    discount: str
     price_from: str | None
     price_source: str | None
     gpu_hour_usd: str | None
@@ -46,7 +49,7 @@ class ModelRows(BaseModel):
 
 
 class PriceRecord(BaseModel):
-    """Prices from a date on. `discount` is the negotiated discount, as a share."""
+    """List prices from a date on. `discount` is the negotiated share off them; negative is a surcharge."""
 
     from_date: str
     input_usd_per_mtok: str
@@ -133,6 +136,7 @@ def _model(candidate: Candidate, state: tuple[int, float] | None) -> ModelRow:
         cached_input_usd_per_mtok=_per_mtok(rates.cached_input if rates else None),
         output_usd_per_mtok=_per_mtok(rates.output if rates else None),
         usd_each=dict(unit_figures(prices)) if prices else {},
+        discount=decimal_text(prices.discount) if prices else "0",
         price_from=prices.from_date if prices else None,
         price_source=prices.source if prices else None,
         gpu_hour_usd=format_usd(speed.gpu_hour_pico_usd, places=6) if speed else None,
@@ -150,7 +154,7 @@ def _record(prices: ModelPrices) -> PriceRecord:
         per_request_usd=format_usd(prices.per_request_pico_usd),
         usd_each=dict(unit_figures(prices)),
         has_tiers=bool(prices.ladder.steps),
-        discount=str(prices.discount),
+        discount=decimal_text(prices.discount),
         source=prices.source,
         note=prices.note,
     )

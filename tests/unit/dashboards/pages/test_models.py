@@ -32,8 +32,10 @@ def test_a_cited_page_is_told_by_its_site() -> None:
 
 def test_an_hour_of_a_gpu_costs_what_was_written() -> None:
     assert priced_since({"gpu_hour_usd": "0.02"}) == "$0.02 / GPU hour"
-    priced = {"gpu_hour_usd": None, "price_from": "2026-11-01", "price_source": "litellm 1.0"}
+    priced = {"gpu_hour_usd": None, "price_from": "2026-11-01", "price_source": "litellm 1.0", "discount": "0"}
     assert priced_since(priced) == "1 Nov 2026 · litellm 1.0"
+    assert priced_since({**priced, "discount": "0.120"}) == "1 Nov 2026 · litellm 1.0 · you pay 12 % less"
+    assert priced_since({**priced, "discount": "-1"}) == "1 Nov 2026 · litellm 1.0 · you pay 100 % more"
 
 
 def test_a_search_finds_models_of_the_catalogue_too() -> None:

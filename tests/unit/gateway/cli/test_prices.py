@@ -68,6 +68,8 @@ def test_what_a_provider_charges_by_the_call_and_what_is_taken_off_is_shown(tmp_
     assert (row["discount"], row["usd_per_mtok"]["input"]) == ("0.125", "0.15")
     assert row["usd_each"] == {"per web search": "0.01", "per file search": "0.0025"}
     assert "12.5%" in run("list", "--provider", "openai")
+    assert row in json.loads(run("show", "openai/gpt-4o-mini", "--json"))
+    assert "12.5% less" in run("show", "openai/gpt-4o-mini")
 
 
 @needs_litellm

@@ -54,6 +54,14 @@ def test_a_discount_holds_from_its_date_for_the_provider() -> None:
     assert book.lookup("acme", "large", JULY - 1) == OLD
     assert book.lookup("acme", "large", JULY) == replace(OLD, discount=Fraction(1, 10))
     assert BOOK.lookup("acme", "large", JULY) == OLD
+    tenth = Fraction(1, 10)
+    assert book.history("acme", "large") == (
+        OLD,
+        replace(OLD, from_us=JULY, discount=tenth),
+        replace(NEW, discount=tenth),
+    )
+    always = BOOK.with_overrides([Override("acme", discount=tenth)])
+    assert always.history("acme", "large") == (replace(OLD, discount=tenth), replace(NEW, discount=tenth))
 
 
 @pytest.mark.parametrize("named", ["large", "large-0601"])
