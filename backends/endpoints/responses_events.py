@@ -50,7 +50,7 @@ def _items(choice: Mapping[str, object], head: ResponseHead, tools: Tools) -> li
     for call in objects_of(message.get("tool_calls")):
         function, place = part_of(call, "function"), len(items)
         name, arguments = text_of(function, "name") or "", arguments_in(function) or _NO_ARGUMENTS
-        call_id = text_of(call, "id") or f"call_{place}"
+        call_id = text_of(call, "id") or f"call_{response_id}_{place}"
         items.append(Item("call", response_id, place, call_id, tools.called(name), [arguments]))
     return items
 
@@ -142,7 +142,10 @@ class ResponsesEventWriter:
         events: list[bytes] = []
         item = self._calls.get(number)
         if item is None:
-            call_id, name = text_of(call, "id") or f"call_{number}", text_of(function, "name") or ""
+            call_id, name = (
+                text_of(call, "id") or f"call_{self._head.response_id}_{number}",
+                text_of(function, "name") or "",
+            )
             events, item = self._begin("call", call_id, self._tools.called(name))
             self._calls[number] = item
         if (arguments := arguments_in(function)) and item.index in self._open_calls:

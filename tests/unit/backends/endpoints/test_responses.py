@@ -101,6 +101,27 @@ async def test_a_stream_without_end_is_broken_off_before_it_fills_the_memory() -
     assert sent.count == 5
 
 
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_calls_without_an_id_have_none_of_another_turns(is_stream: bool) -> None:
+    """MiniMax may give none: each turn of a conversation had a call_0."""
+    ids: list[str] = []
+    for name in ("resp_1", "resp_2"):
+        head = ResponseHead(name, 7, {})
+        if is_stream:
+            writer = ResponsesEventWriter(head, now=lambda: 9.5)
+            said = b"".join(
+                writer.write(chunk)
+                for chunk in (tool_start_chunk(HEAD, 0, "", "f", "{}"), finish_chunk(HEAD, "tool_calls"), done_chunk())
+            )
+            [item] = events_of(said)[-1]["response"]["output"]
+        else:
+            answer = Answer(HEAD, finish_reason="tool_calls")
+            answer.add_tool_call("", "f", "{}")
+            [item] = json.loads(response_from_answer(answer.chunk().payload, None, head, now=9.5))["output"]
+        ids.append(item["call_id"])
+    assert ids == ["call_resp_1_0", "call_resp_2_0"]
+
+
 def test_parts_without_end_are_not_remembered() -> None:
     writer = ResponsesEventWriter(ResponseHead("resp_1", 7, {}), now=lambda: 9.5, most_parts=2)
     for chunk in (reasoning_chunk(HEAD, "hm"), text_chunk(HEAD, "a"), text_chunk(HEAD, "b")):
