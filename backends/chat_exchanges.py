@@ -73,6 +73,7 @@ class ChatExchanges:
                 elif told is None and (effort := self._offered_effort(exchange.body, refusal)):
                     asked, told = effort
                     kept = with_effort(exchange.body, told)
+                    kept = without_refused(kept, self._refused.get(of_effort(model, kept)) or ())
                 elif (
                     (name := refused_field(refusal.body))
                     and not self.is_answered_for_itself(call)

@@ -62,6 +62,19 @@ async def test_a_chat_is_asked_again_without_them_and_the_next_at_once(dialect: 
     assert told[len(refused) :] == [TAKEN, TAKEN, told[0], told[0]]
 
 
+async def test_what_is_refused_at_the_effort_that_is_told_instead_is_left_out_with_it_in_the_next() -> None:
+    """Each chat of an agent was refused twice: neither its effort nor its temperature was remembered."""
+    no_effort = refusal("Unexpected reasoning effort high. Supported types are medium and low.")
+    steps = (no_effort, refusal(NO_HEAT), Outcome(), no_effort, Outcome(), Outcome())
+    async with ScriptedProvider(*steps) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for _ in range(3):
+                await read_stream.collect(backend, ask(reasoning_effort="high"))
+        told = [(one.json["reasoning_effort"], one.json.get("temperature")) for one in provider.received]
+    first, second = ("high", 0.2), ("medium", None)
+    assert told == [first, ("medium", 0.2), second, first, second, second]
+
+
 @pytest.mark.parametrize("message", OF_OTHERS)
 async def test_kimi_and_claude_under_other_names_say_it_in_other_words(message: str) -> None:
     async with ScriptedProvider(refusal(message), *[Outcome()] * 2) as provider:
