@@ -51,7 +51,7 @@ class FewAlike(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._minute = 0
-        self._lines: Counter[tuple[str, object, str]] = Counter()
+        self._lines: Counter[tuple[str, str, str]] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:
         minute = int(record.created // 60)
@@ -60,7 +60,7 @@ class FewAlike(logging.Filter):
             self._lines.clear()
         values = record.args
         first = values[0] if isinstance(values, tuple) and values and isinstance(values[0], str) else ""
-        kind = (record.name, record.msg, first)
+        kind = (record.name, str(record.msg), first)  # libraries may log what has no hash
         self._lines[kind] += 1
         if self._lines[kind] == MOST_ALIKE:
             record.msg = f"{record.msg}; further lines like this one are left out until the minute is over"

@@ -33,11 +33,13 @@ def test_a_line_for_people_says_when_by_their_clock_and_who(
     with log_of({}):
         logging.getLogger("gateway.x").warning("the disk is %s", "full")
         logging.getLogger("gateway.x").info("not worth a line")
-    [line] = capsys.readouterr().err.splitlines()
+        logging.getLogger("a library").warning(["no", "text"])
+    line, other = capsys.readouterr().err.splitlines()
     expected = (
         rf"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{3}}[+-]\d\d:\d\d WARNING {os.getpid()} gateway\.x: the disk is full"
     )
     assert re.fullmatch(expected, line)
+    assert other.endswith(" a library: ['no', 'text']")
 
 
 def test_a_line_for_programs_is_one_object_whatever_is_in_it(
