@@ -7,7 +7,6 @@ from dashboards import charts, display, markup
 from dashboards.frame import Chart, View, html, no_requests, panel
 from dashboards.periods import link, time_of
 
-OWN_BACKEND = "local"
 NO_GPU = markup.message(
     "No GPU of your own",
     "The bundled engine is switched off, so there is no rent and nothing idle. `breakeven what-if` says whether "
@@ -26,9 +25,9 @@ async def build(view: View) -> None:
         points = [(p["start"], p["used_gpu_seconds"], p["paid_gpu_seconds"]) for p in found["hours"]]
         what = "GPU utilisation by the hour in per cent of paid time; its numbers can be opened below it"
         drawn = charts.used_and_paid(points, found["break_even_utilisation"])
-        Chart(drawn, what, size="tall", numbers=lambda: hours_table(found["hours"], view, "Every hour"))
+        Chart(drawn, what, size="tall", numbers=lambda: hours_table(found, found["hours"], view, "Every hour"))
     with panel("Busiest hours"):
-        html(_busiest(found["hours"], view))
+        html(_busiest(found, view))
         every_hour = markup.downloads("Every hour", lambda form: view.link(f"/export/utilisation.{form}"))
         html(f'<div class="be-actions be-downloads">{every_hour}</div>')
 
@@ -50,7 +49,9 @@ def _tiles(found: dict[str, Any], period: str) -> str:
             markup.tile(
                 "Pays above",
                 display.share(pays) if pays is not None else "unknown",
-                "of its capacity, against hosted; see Break-even",
+                "of its capacity, against hosted; see Break-even"
+                if len(found["backends"]) < 2
+                else "several GPUs: Break-even tells it of each",
                 tone="" if pays is None else "good" if pays <= 1 and idle["utilisation"] >= pays else "warn",
             ),
         ]
@@ -68,13 +69,14 @@ def rent_note(found: dict[str, Any]) -> str:
     return f"{markup.counted(hours, 'GPU hour')} at {mean}{on_average}"
 
 
-def _busiest(hours: list[dict[str, Any]], view: View) -> str:
-    busiest = sorted(hours, key=lambda p: -p["used_gpu_seconds"])[:8]
-    return hours_table(busiest, view, "The hours in which the GPU was used most")
+def _busiest(found: dict[str, Any], view: View) -> str:
+    busiest = sorted(found["hours"], key=lambda p: -p["used_gpu_seconds"])[:8]
+    return hours_table(found, busiest, view, "The hours in which the GPU was used most")
 
 
-def hours_table(hours: list[dict[str, Any]], view: View, caption: str) -> str:
+def hours_table(found: dict[str, Any], hours: list[dict[str, Any]], view: View, caption: str) -> str:
     """In the order given."""
+    backend = found["backends"][0] if len(found["backends"]) == 1 else None
     is_of_one_year = view.period.is_of_one_year
     return markup.table(
         [
@@ -87,7 +89,7 @@ def hours_table(hours: list[dict[str, Any]], view: View, caption: str) -> str:
             [
                 markup.Cell(
                     display.hour(p["start"]) if is_of_one_year else display.group_time("hour", p["start"]),
-                    href=_requests_of(p["start"], view),
+                    href=_requests_of(p["start"], backend, view),
                 ),
                 display.count(p["requests"]),
                 f"{p['used_gpu_seconds']:,.0f} s",
@@ -99,8 +101,8 @@ def hours_table(hours: list[dict[str, Any]], view: View, caption: str) -> str:
     )
 
 
-def _requests_of(hour: str, view: View) -> str | None:
-    """Our own engine's requests of an hour, for those who may see single requests."""
+def _requests_of(hour: str, backend: str | None, view: View) -> str | None:
+    """An hour's requests on our own GPU (of several: all requests), for those who may see single requests."""
     if not view.session.may("entries.read"):
         return None
-    return link("/requests", time_of("hour", hour), backend=OWN_BACKEND)
+    return link("/requests", time_of("hour", hour), backend=backend)

@@ -71,9 +71,9 @@ class BreakEvenService:
         """Raises InvalidRequest if there is too little traffic."""
         return await asyncio.to_thread(self._answer, query, await self._traffic(query))
 
-    async def break_even_utilisation(self, query: PeriodQuery) -> float | None:
+    async def break_even_utilisation(self, query: PeriodQuery, backend: str) -> float | None:
         """That of the report, without computing the rest. Raises InvalidRequest as `break_even` does."""
-        asked = BreakEvenQuery(since=query.since, until=query.until)
+        asked = BreakEvenQuery(since=query.since, until=query.until, backend=backend)
         compared = await asyncio.to_thread(self._compare, asked, await self._traffic(asked))
         return unit_of(compared.demand, compared.case).break_even_utilisation
 

@@ -111,6 +111,7 @@ class GpuBooks:
             is_configured=bool(prices or rented),
             gpu_hour_usd=format_usd(round(sum(prices) / len(prices)) if prices else 0, places=6),
             replicas=len(prices),
+            backends=[one.backend for one in rented],
             idle=await self.idle(bounds),
             break_even_utilisation=None,
             hours=await self._hours(paid, rented) if rented and paid is not None else [],

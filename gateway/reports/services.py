@@ -44,8 +44,10 @@ class AllReports:
     async def utilisation(self, query: PeriodQuery) -> Utilisation:
         """Takes the break-even line from the break-even report, so that the two never disagree."""
         found = await self.books.utilisation(query)
+        if len(found.backends) != 1:
+            return found
         try:
-            pays_from = await self.break_even_service.break_even_utilisation(query)
+            pays_from = await self.break_even_service.break_even_utilisation(query, found.backends[0])
         except InvalidRequest:  # too little traffic for a break-even
             return found
         return found.model_copy(update={"break_even_utilisation": pays_from})

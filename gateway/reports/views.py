@@ -296,13 +296,15 @@ class UtilisationPoint(BaseModel):
 
 
 class Utilisation(BaseModel):
-    """How much of the paid GPU time requests used, hour by hour. The rest is idle."""
+    """How much of the paid GPU time requests used, hour by hour. The rest is idle. `backends`: whose GPUs these are. Of
+    several, `break_even_utilisation` is null: each has its own."""
 
     since: datetime
     until: datetime
     is_configured: bool
     gpu_hour_usd: str
     replicas: int
+    backends: list[str]
     idle: IdleCost | None
     break_even_utilisation: float | None
     hours: list[UtilisationPoint]

@@ -31,4 +31,13 @@ def test_hours_at_the_mean_of_their_own_prices(rent: str, paid_hours: list[int],
 def test_an_hour_has_its_year_where_the_time_is_of_two(last: str, shown: str) -> None:
     period = parse_period({"since": "2026-01-01", "last": last}, datetime(2027, 3, 1, tzinfo=UTC))
     hour = {"start": "2026-12-09T14:00:00Z", "requests": 1, "used_gpu_seconds": 1.0, "paid_gpu_seconds": 3600.0}
-    assert f">{shown}<" in hours_table([hour], replace(make_view(), period=period), "Hours")
+    view = replace(make_view(), period=period)
+    assert f">{shown}<" in hours_table({"backends": ["local"]}, [hour], view, "Hours")
+
+
+@pytest.mark.parametrize(("backends", "query"), [(["vllm"], "backend=vllm"), (["a", "b"], None)])
+def test_an_hour_leads_to_the_requests_of_the_gpu_that_was_paid_for(backends: list[str], query: str | None) -> None:
+    """It led to the bundled engine's, of which there are none where a vLLM serves."""
+    hour = {"start": "2026-12-09T14:00:00Z", "requests": 1, "used_gpu_seconds": 1.0, "paid_gpu_seconds": 3600.0}
+    shown = hours_table({"backends": backends}, [hour], make_view("entries.read"), "Hours")
+    assert query in shown if query else "backend=" not in shown

@@ -22,7 +22,7 @@ from gateway.reports.plans import OwnGpus, own_engine_plan, own_gpus
 from gateway.reports.views import BooksQuery, BreakEvenQuery, BreakEvenView, CostQuery, PeriodQuery
 from gateway.storage.sql.reports import SqlReports
 from tests.builders import make_local
-from tests.unit.gateway.reports.month import END, Month, Recorded, services
+from tests.unit.gateway.reports.month import END, NOTHING, Month, Recorded, services
 
 
 async def test_rent_is_used_plus_idle(month: Month) -> None:
@@ -123,6 +123,16 @@ async def test_what_was_recorded_counts_and_not_what_the_file_says_today(month: 
     assert before is not None
     assert after is not None
     assert Decimal(after.rent_usd) == 50 * Decimal(before.rent_usd)
+
+
+async def test_what_all_gpus_used_is_held_against_no_single_ones_break_even(month: Month) -> None:
+    [rent] = [one for one in present_rents(month.deployment.settings) if one.hour_pico_usd is not None]
+    beside = Recorded([rent, replace(rent, backend="vllm", provider="vllm")])
+    alone, both = [await services(month, of).reports.utilisation(PeriodQuery(until=END)) for of in (NOTHING, beside)]
+    report = (await services(month).reports.break_even(BreakEvenQuery(until=END))).report
+    assert alone.break_even_utilisation == report.unit.break_even_utilisation
+    assert alone.break_even_utilisation is not None
+    assert (alone.backends, both.backends, both.break_even_utilisation) == (["local"], ["local", "vllm"], None)
 
 
 def hour_of(moment: datetime) -> int:
