@@ -295,7 +295,7 @@ class Pipeline:
 
     async def _serve_cached(self, run: Run, cache_seconds: int | None, books: Bookkeeper, caller: Caller) -> None:
         """From the response cache if the caller asked for it; otherwise as usual."""
-        ticket = self.responses.ticket(run, cache_seconds, self.snapshot.rules)
+        ticket = self.responses.ticket(run, cache_seconds, self.snapshot.cache_seconds)
         if ticket is None:
             await self._serve(run, books, caller)
         elif not await ticket.replay(run, books, caller):

@@ -9,7 +9,7 @@ complete answers are kept. Knows no store and no HTTP.
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,7 +25,6 @@ from gateway.ledger.entry import Cost, Entry, Status
 from gateway.request.answer_parts import answer_headers, cost_text
 from gateway.request.bookkeeping import Bookkeeper
 from gateway.request.run import Caller, Run
-from gateway.routing.rules import Rule
 from gateway.routing.snapshot import Candidate
 
 log = logging.getLogger(__name__)
@@ -64,10 +63,10 @@ class ResponseCache:
     def __init__(self, store: ResponseStore) -> None:
         self._store = store
 
-    def ticket(self, run: Run, asked_seconds: int | None, rules: Sequence[Rule]) -> "Ticket | None":
-        """A request's use of the cache; None if it does not use it."""
+    def ticket(self, run: Run, asked_seconds: int | None, of_rules: Mapping[str, int]) -> "Ticket | None":
+        """A request's use of the cache; None if it does not use it. `of_rules`: seconds by the name of a rule."""
         if asked_seconds is None:
-            asked_seconds = DEFAULT_SECONDS if TAG in run.intent.tags else _of_rule(run.intent.decision.rule, rules)
+            asked_seconds = DEFAULT_SECONDS if TAG in run.intent.tags else of_rules.get(run.intent.decision.rule)
         if not asked_seconds or (run.view.operation == "responses" and needs_its_provider(run.body)):
             return None
         return Ticket(self._store, _name(run), asked_seconds)
@@ -179,13 +178,6 @@ def hit_entry(run: Run, candidate: Candidate, answer: CachedAnswer, *, ended_at:
 def vendor_text(headers: Mapping[str, str]) -> bytes:
     """Headers that distinguish requests with equal bodies."""
     return "".join(f"{name}: {headers[name]}\0" for name in sorted(headers) if name in VENDOR_HEADERS).encode()
-
-
-def _of_rule(name: str, rules: Sequence[Rule]) -> int | None:
-    for rule in rules:
-        if rule.name == name:
-            return rule.cache_seconds
-    return None
 
 
 def _name(run: Run) -> str:

@@ -4,6 +4,7 @@ import re
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import lru_cache
 
 import google_crc32c
 import msgspec
@@ -86,5 +87,10 @@ class Framing:
 
     def checksum(self, epoch: int, body: bytes) -> int:
         """CRC32C over the epoch, the length and the body."""
-        salt = google_crc32c.value(SALT.pack(epoch, len(body)))
-        return google_crc32c.extend(salt, body)
+        return google_crc32c.extend(_salt(epoch, len(body)), body)
+
+
+@lru_cache(2048)
+def _salt(epoch: int, length: int) -> int:
+    """The checksum of what a body's own begins with. Most records have one of a few hundred lengths."""
+    return google_crc32c.value(SALT.pack(epoch, length))

@@ -94,6 +94,9 @@ class OffPeak:
     ladder: Ladder
 
 
+NO_DISCOUNT = Fraction(0)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelPrices:
     """The prices of one model from `from_us` (microseconds since the epoch) until the next record.
@@ -119,7 +122,7 @@ class ModelPrices:
     per_search_unit_pico_usd: int | None = None
     least_audio_milliseconds: int = 0
     off_peak: OffPeak | None = None
-    discount: Fraction = Fraction(0)
+    discount: Fraction = NO_DISCOUNT
     note: str = ""
 
     @property

@@ -21,7 +21,7 @@ from msgspec.structs import astuple, replace
 
 from backends.usage import NO_UNITS, Units, Usage
 from gateway.ledger.entry import Cost
-from gateway.pricing.catalogue import Ladder, ModelPrices, Rates
+from gateway.pricing.catalogue import NO_DISCOUNT, Ladder, ModelPrices, Rates
 
 ToolKind = Literal["web_search", "file_search", "other", "free"]
 """Tools run by a provider; `other` are those whose charges no answer reports."""
@@ -67,7 +67,7 @@ def price(usage: Usage, prices: ModelPrices) -> Cost:
         fee += tool_fees(usage, prices)
     if usage.units != NO_UNITS or is_by_what_is_told(prices):
         fee += unit_fees(usage, prices)
-    if multiplier is ONE and not prices.discount:  # nothing to round: whole pico-dollars stay whole
+    if multiplier is ONE and prices.discount is NO_DISCOUNT:  # nothing to round: whole pico-dollars stay whole
         return Cost(*amounts, fee, 0, sum(amounts) + fee)
     share = 1 - prices.discount
     factor = multiplier * share
@@ -155,7 +155,7 @@ def price_text_tokens(
     `written_tokens` of the input are written to a cache for minutes. A decision asks this for every candidate.
     """
     ladder = prices.ladder
-    if ladder.steps or prices.discount or "" in prices.services or "" not in prices.standard_tiers:
+    if ladder.steps or prices.discount is not NO_DISCOUNT or "" in prices.services or "" not in prices.standard_tiers:
         return None
     rates = ladder.base
     cached = cached_tokens * own(rates.cached_input, rates.input) if cached_tokens else 0
@@ -206,11 +206,11 @@ def price_bound(
             dearest_input = one if one > dearest_input else dearest_input
             dearest_output = other if other > dearest_output else dearest_output
         amount = input_tokens * dearest_input + max_output_tokens * dearest_output
-        if multiplier is ONE and not prices.discount:  # whole pico-dollars stay whole
+        if multiplier is ONE and prices.discount is NO_DISCOUNT:  # whole pico-dollars stay whole
             bounds.append(amount + fee)
         else:
             bounds.append(math.ceil((amount * multiplier + fee) * (1 - prices.discount)))
-    return max(bounds) + ROUNDING_SLACK_PICO_USD
+    return (bounds[0] if is_ordinary else max(bounds)) + ROUNDING_SLACK_PICO_USD
 
 
 def price_compute(gpu_seconds: float, gpu_hour_pico_usd: int) -> Cost:
@@ -237,7 +237,8 @@ def check(usage: Usage) -> None:
         raise MalformedUsage(f"{cache} tokens of cache reads and writes in {usage.input_tokens} input_tokens")
     if media > usage.input_tokens:
         raise MalformedUsage(f"{media} tokens of audio and image in {usage.input_tokens} input_tokens")
-    if usage.cached_audio_tokens > min(usage.cached_input_tokens, usage.audio_input_tokens):
+    spoken_before = usage.cached_audio_tokens
+    if spoken_before > usage.cached_input_tokens or spoken_before > usage.audio_input_tokens:
         raise MalformedUsage(f"{usage.cached_audio_tokens} tokens of cached audio in {usage}")
     if spoken > usage.output_tokens:
         raise MalformedUsage(f"{spoken} tokens of reasoning, audio and images in {usage.output_tokens} output_tokens")

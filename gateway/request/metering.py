@@ -70,7 +70,7 @@ class Meter(msgspec.Struct):
         that is impossible for a model with this window, and an input of none. Of an answer that was cut off, the input
         may be known nevertheless.
         """
-        longest = max(context_window, input_tokens_estimate)
+        longest = context_window if context_window > input_tokens_estimate else input_tokens_estimate
         if self.usage is not None and not (self.first_output_at is not None and _is_of_nothing(self.usage)):
             is_sound = _are_possible(self.usage.units, asked)
             if is_sound and not _is_impossible(self.usage, longest, self.output_characters):
@@ -88,7 +88,8 @@ def _is_impossible(usage: Usage, longest: int, output_characters: int) -> bool:
     token."""
     calls = usage.web_searches + usage.file_searches + usage.other_tool_calls
     most = WINDOWS * longest * (1 + calls)
-    return calls > MOST_TOOL_CALLS or usage.input_tokens > most or usage.output_tokens > max(most, output_characters)
+    is_too_long = usage.output_tokens > most and usage.output_tokens > output_characters
+    return calls > MOST_TOOL_CALLS or usage.input_tokens > most or is_too_long
 
 
 def _are_possible(units: Units, asked: Units) -> bool:

@@ -132,7 +132,7 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
     gpu_seconds = _gpu_seconds(candidate, usage, meter)
     cost = _cost(candidate, usage, gpu_seconds)
     lower, upper = _bounds(intent, candidate, usage, cost)
-    extra, timings = outcome.extra, meter.timings
+    extra, timings, lasted = outcome.extra, meter.timings, outcome.ended_at - meter.started_at
     if extra is not NO_EXTRA:
         cost, upper = _with_extra(cost, extra), sum_known(upper, extra.most_pico_usd)
         lower = sum_known(lower, extra.least_pico_usd)
@@ -160,7 +160,7 @@ def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
         time_to_first_token_seconds=_first_token_seconds(intent, meter),
         prefill_tokens_per_second=timings.prefill_tokens_per_second if timings else None,
         decode_tokens_per_second=_decode_speed(intent, meter, usage),
-        total_seconds=max(0.0, outcome.ended_at - meter.started_at),
+        total_seconds=lasted if lasted > 0.0 else 0.0,  # a clock may be set back
         finish_reason=meter.finish_reason,
         http_status=outcome.http_status,
         error=outcome.error,

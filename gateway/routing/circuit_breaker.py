@@ -122,7 +122,8 @@ class RetryBudget:
 
     def earn(self) -> None:
         """A request came."""
-        self.saved = min(self.burst, self.saved + self.ratio)
+        if self.saved < self.burst:
+            self.saved = min(self.burst, self.saved + self.ratio)
 
     def spend(self) -> bool:
         """Take one retry if there is one."""

@@ -87,10 +87,14 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
         _refuse(request, rule.name, [with_limit_reason(ranked, choose) for ranked in weighed])
     ordered, equals = with_load_shared(in_order(kept, choose, request), choose, request.facts) if kept else ([], 1)
     ordered = ordered or beyond_limits(able, choose)
-    preferred, reach = ordered[0], within_reach(able, kept, rule, request.facts)
-    chosen, ordered, propensity = explore(ordered, equals, reach, rule, request.facts)
-    spare = beyond_limits(_dropped(able, ordered), choose)
-    choice = _choice(request, snapshot, rule.name, chosen, [*ordered, *spare], weighed, propensity)
+    preferred = chosen = ordered[0]
+    propensity = 1.0 / equals
+    if choose.explore:
+        reach = within_reach(able, kept, rule, request.facts)
+        chosen, ordered, propensity = explore(ordered, equals, reach, rule, request.facts)
+    if len(ordered) < len(able):
+        ordered = [*ordered, *beyond_limits(_dropped(able, ordered), choose)]
+    choice = _choice(request, snapshot, rule.name, chosen, ordered, weighed, propensity)
     if chosen is not preferred and chosen.expected_cost_pico_usd is not None:
         more = msgspec.structs.replace(choice.decision, exploration_pico_usd=extra_cost(chosen, preferred))
         choice = msgspec.structs.replace(choice, decision=more)
@@ -230,8 +234,6 @@ def rule_of(request: RequestFacts, rules: Iterable[Rule]) -> Rule | None:
 
 
 def _dropped(able: list[Ranked], ordered: list[Ranked]) -> list[Ranked]:
-    if len(ordered) == len(able):
-        return []
     placed = {ranked.candidate.name for ranked in ordered}
     return [ranked for ranked in able if ranked.candidate.name not in placed]
 

@@ -155,8 +155,6 @@ def explore(
     """With probability `explore` picks uniformly among the models within reach that today's exploration budget can
     afford, including the preferred one, itself drawn from `equals`. Returns the pick, the order and its propensity."""
     chance, cap = rule.choose.explore, rule.choose.explore_pico_usd_per_day
-    if not chance:
-        return ordered[0], ordered, 1.0 / equals
     others = [one for one in ordered[1:] if one in reach] + [one for one in reach if one not in ordered]
     if cap is not None:
         room = max(0, cap - facts.explored_pico_usd.get(rule.name, 0))

@@ -88,10 +88,14 @@ class Snapshot:
     prices_until_us: int = FOR_EVER_US
     routed_names: frozenset[str] = field(init=False)
     """Names that rules route: `auto`, and those that rules name in `when.model`."""
+    cache_seconds: Mapping[str, int] = field(init=False)
+    """By the name of a rule whose answers are kept that long."""
 
     def __post_init__(self) -> None:
         named = (name for rule in self.rules if rule.when is not None for name in rule.when.model or ())
         object.__setattr__(self, "routed_names", frozenset((AUTO, *named)))
+        kept = {rule.name: rule.cache_seconds for rule in self.rules if rule.cache_seconds is not None}
+        object.__setattr__(self, "cache_seconds", kept)
 
 
 class RequestFacts(msgspec.Struct, frozen=True):
