@@ -54,7 +54,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "evaluate": "Grade a live model and write its profile.",
         "classifier": "Learn from feedback, promote a classifier, roll back.",
         "calibrate": "Calibrate a routing threshold to a quality target.",
-        "bench": "Measure the engine's throughput curve.",
+        "bench": "Measure the throughput of the engine, or of a server of your own.",
     },
 }
 INTERRUPTED = 128 + signal.SIGINT

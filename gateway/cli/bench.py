@@ -1,9 +1,10 @@
-"""`breakeven bench engine`: measure the engine's throughput curve, which break-even and routing use."""
+"""`breakeven bench`: measure the throughput curve of the engine, or of a server of your own, for prices by time."""
 
 import asyncio
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
 import httpx
 import typer
@@ -12,16 +13,19 @@ from rich.table import Table
 
 from gateway.cli.options import AsJson, http_url
 from gateway.cli.serve.children import engine_supervisor
+from gateway.composition.deployment import Deployment, load_deployment
 from gateway.composition.engine_monitor import measure_curve
-from gateway.config.engine_curve import LARGEST_CONCURRENCY, CurveFile, MeasuredEngine, save_engine_curve
+from gateway.composition.served_speed import measure_backend
+from gateway.config.engine_curve import LARGEST_CONCURRENCY, CurveFile, MeasuredEngine, fit_engine, save_engine_curve
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import Settings, load_settings
 from gateway.economics.errors import EconomicsError
 from gateway.economics.throughput_curve import MINIMUM_POINTS
-from gateway.errors import StateError
+from gateway.errors import ConfigurationError, StateError
 from gateway.extras import install_command
 from gateway.process.server import free_port
+from gateway.routing.rules import specialty_of
 
 BAR_WIDTH = 20
 POLL_SECONDS = 0.5
@@ -78,6 +82,58 @@ def engine(
         f"{measured.engine.concurrency}; prefill {measured.engine.prefill_tokens_per_second:.0f} tokens/s. "
         f"Written to {home.curve_file}."
     )
+
+
+@app.command()
+def backend(
+    name: Annotated[str, typer.Argument(help="Its name under `backends` in breakeven.yaml.")],
+    model: Annotated[
+        str | None, typer.Option(help="Which of its models in rules.yaml; the first when left out.")
+    ] = None,
+    concurrency: Annotated[str, typer.Option(help="Concurrencies to sweep, at least three.")] = "1,4,16,64",
+    as_json: AsJson = False,
+) -> None:
+    """Sweep a server of your own, such as a vLLM; print the `throughput` that its block needs beside gpu_hour_usd."""
+    deployment, steps = load_deployment(find_home()), parse_steps(concurrency)
+    chosen = _model_at(deployment, name, model)
+    upstream_model = deployment.catalogue.models(deployment.rules)[chosen].upstream_model
+    curve = asyncio.run(_measure_block(deployment, name, upstream_model, steps, Console(stderr=True)))
+    try:
+        measured = fit_engine(curve)
+    except EconomicsError as error:
+        raise StateError(f"the sweep makes no curve: {error}") from error
+    points = [list(point) for point in curve.points]
+    throughput = {"prefill_tokens_per_second": curve.prefill_tokens_per_second, "points": points}
+    if as_json:
+        print(json.dumps({**describe(measured), "throughput": throughput}))
+        return
+    Console().print(curve_table(measured, f"{chosen} at {name}"))
+    print("For its block in breakeven.yaml, with what an hour of it costs as gpu_hour_usd:\n")
+    print(f"    throughput: {{prefill_tokens_per_second: {curve.prefill_tokens_per_second}, points: {points}}}")
+
+
+def _model_at(deployment: Deployment, name: str, model: str | None) -> str:
+    """Raises ConfigurationError."""
+    blocks = deployment.settings.backends
+    if name not in blocks:
+        raise ConfigurationError(f"no backend {name!r} in breakeven.yaml; there are: {', '.join(blocks) or 'none'}")
+    known = deployment.catalogue.models(deployment.rules)
+    here = [one for one, spec in known.items() if spec.backend == name and specialty_of(spec.supports) is None]
+    if not here:
+        raise ConfigurationError(f"rules.yaml names no chat model of {name}: write one under `models`")
+    if model is not None and model not in here:
+        raise ConfigurationError(f"{model!r} is no chat model of {name} in rules.yaml; there are: {', '.join(here)}")
+    return model or here[0]
+
+
+async def _measure_block(
+    deployment: Deployment, name: str, upstream_model: str, steps: tuple[int, ...], console: Console
+) -> CurveFile:
+    adapter = deployment.table.adapters[name]
+    try:
+        return await measure_backend(adapter, upstream_model, sweep=steps, progress=console.print)
+    finally:
+        await adapter.aclose()
 
 
 def parse_steps(text: str) -> tuple[int, ...]:

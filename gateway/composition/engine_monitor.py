@@ -88,6 +88,6 @@ async def _ask(client: httpx.AsyncClient, model: str, text: str, number: int) ->
         return msgspec.json.decode(response.content, type=TimedAnswer).x_breakeven
     except msgspec.DecodeError as error:
         raise StateError(
-            f"{response.url} does not report its timings as the bundled engine does ({error}); for another server, "
-            "write its speeds as `throughput` into its block of breakeven.yaml"
+            f"{response.url} does not report its timings as the bundled engine does ({error}); another server is "
+            "measured by `breakeven bench backend NAME`, for its block of breakeven.yaml"
         ) from error

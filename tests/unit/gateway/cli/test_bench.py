@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from gateway.cli import build
 from gateway.cli.bench import curve_table, describe, draw, parse_steps
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, fit_engine
-from gateway.errors import StateError
+from gateway.config.home import Home
+from gateway.errors import ConfigurationError, StateError
 
 
 def measured() -> MeasuredEngine:
@@ -41,3 +44,24 @@ def test_the_curve_as_json_has_the_fit() -> None:
 def test_concurrencies_that_are_none_or_too_few_are_one_sentence(text: str) -> None:
     with pytest.raises(StateError, match=r"takes (numbers from 1 to 65536|at least 3 different numbers)"):
         parse_steps(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["vlm"], "no backend 'vlm' in breakeven.yaml; there are: vllm, ranker"),
+        (["ranker"], "rules.yaml names no chat model of ranker: write one under `models`"),
+        (["vllm", "--model", "bge"], "'bge' is no chat model of vllm in rules.yaml; there are: llama"),
+    ],
+)
+def test_a_server_without_a_model_to_ask_is_not_measured(home: Home, words: list[str], said: str) -> None:
+    blocks = "".join(f"  {name}: {{base_url: 'http://127.0.0.1:1/v1'}}\n" for name in ("vllm", "ranker"))
+    home.root.mkdir()
+    home.config_file.write_text(f"backends:\n{blocks}")
+    home.rules_file.write_text(
+        "version: 1\nmodels:\n  llama: {backend: vllm, upstream_model: l, context_window: 9}\n"
+        "  bge: {backend: ranker, upstream_model: b, context_window: 9, supports: [rerank]}\n"
+        "rules: [{name: default, choose: {from: [llama]}}]\n"
+    )
+    result = CliRunner().invoke(build("bench"), ["bench", "backend", *words])
+    assert (type(result.exception), str(result.exception)) == (ConfigurationError, said)
