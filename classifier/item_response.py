@@ -92,9 +92,9 @@ class ItemResponseClassifier:
         deviation = math.sqrt(variance + noise) * difficulty * (1.0 - difficulty)
         return Classification(
             difficulty=difficulty,
-            uncertainty=min(2.0 * deviation, 1.0),
+            uncertainty=2.0 * deviation if deviation < 0.5 else 1.0,
             quality=self._qualities(first, second, shift, variance, in_domain),
-            output_tokens=self._lengths(min(max(longer, -1.5), 1.5)),
+            output_tokens=self._lengths(-1.5 if longer < -1.5 else 1.5 if longer > 1.5 else longer),
         )
 
     def _difficulty(self, score: float) -> float:

@@ -240,17 +240,21 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
     if has_choices and not event.choices and (error := error_told((event,), body.replace(b"\n", b" "))) is not None:
         raise _billed(error_from_event(error, backend=backend, is_started=False), event)
     has_output, characters, finish_reason = not event.choices, 0, None
+    is_given_up, is_bare = has_choices and not event.choices, False
     for choice in event.choices or ():
         is_said, count = choice.output()
         has_output = has_output or is_said
         characters += count
-        finish_reason = finish_reason or choice.finish_reason or None
+        if choice.finish_reason:
+            finish_reason = finish_reason or choice.finish_reason
+            is_bare = is_bare or choice.is_bare
+        is_given_up = is_given_up or _is_given_up(choice)
     usage, is_malformed = _usage(event, has_choices=has_choices)
     if usage is not None and event.timings is not None and len(event.choices or ()) > 1:
         usage = _of_all_choices(event, usage, characters)
-    if (has_choices and not event.choices) or any(map(_is_given_up, event.choices or ())):
+    if is_given_up:
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
-    if any(choice.finish_reason and choice.is_bare for choice in event.choices or ()):
+    if is_bare:
         body = _with_messages(body)
     return Chunk(
         body,

@@ -7,7 +7,7 @@ finds malformed JSON before a caller does.
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Final, TypeVar, cast
 
@@ -123,14 +123,14 @@ def _part_characters(part: object) -> int:
     return count + sum(map(_part_characters, objects_of(thinking)))
 
 
-def error_told(events: Iterable[ChatEvent], data: bytes) -> Fields | None:
+def error_told(events: Sequence[ChatEvent], data: bytes) -> Fields | None:
     """The error that events without choices tell in a form of their server's, as OpenAI's: DashScope's own and others'
     `code` and `message`, FastChat's `error_code` and `text`, Venice's `error_type` and `error_message`, and MiniMax's
     `base_resp`. Of several events, `data` has a line each, and any of these is enough."""
-    if _MAY_TELL.search(data) is None or all(event.choices for event in events):
-        return None
-    found = (_told(decode_object(line) or {}) for line in data.split(b"\n"))
-    return next((error for error in found if error is not None), None)
+    for event, line in zip(events, data.split(b"\n"), strict=True):
+        if not event.choices and _MAY_TELL.search(line) and (error := _told(decode_object(line) or {})) is not None:
+            return error
+    return None
 
 
 def _told(fields: Fields) -> Fields | None:

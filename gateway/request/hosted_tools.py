@@ -72,6 +72,7 @@ class HostedTools(NamedTuple):
 NO_TOOLS: Final = HostedTools()
 NO_KINDS: Final[frozenset[ToolKind]] = frozenset()
 _FUNCTION: Final = msgspec.Raw(b'"function"')
+_WITH_TOOLS: Final = (ChatBody, ResponsesBody, MessagesBody)
 OTHER_MODELS: Final = HostedTools(1, frozenset[ToolKind]({"other"}), asks_other_models=True)
 
 
@@ -116,7 +117,7 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
         return NO_TOOLS
     if parsed.are_named:
         return OTHER_MODELS
-    if not isinstance(parsed, ChatBody | ResponsesBody | MessagesBody):
+    if not isinstance(parsed, _WITH_TOOLS):
         return NO_TOOLS
     if isinstance(parsed, MessagesBody) and (parsed.models or parsed.preset):
         return OTHER_MODELS

@@ -130,7 +130,7 @@ def _view(parsed: AnyBody) -> RequestView:
 def _view_chat(body: ChatBody) -> RequestView:
     if not body.messages:
         raise InvalidRequest("messages: needs at least one message.", param="messages")
-    images = audio = images_length = 0
+    images = audio = images_length = called = 0
     has_files = False
     texts: list[str] = []
     for message in body.messages:
@@ -142,11 +142,12 @@ def _view_chat(body: ChatBody) -> RequestView:
             has_files = has_files or is_open_ended(content)
             content = "\n".join(texts_of(content))
         texts.append(content or "")
+        for call in (message.tool_calls, message.function_call):
+            called += len(memoryview(call)) if call else 0
     turns = [(message.role, text) for message, text in zip(body.messages, texts, strict=True)]
     tools = [*(body.tools or ()), *(body.functions or ())]
     wants_json = body.response_format is not None and body.response_format.type != "text"
     tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4 if tools else 0
-    called = sum(len(memoryview(one)) for said in body.messages for one in (said.tool_calls, said.function_call) if one)
     schema_tokens = body.response_format.tokens if body.response_format is not None else 0
     predicted = len(memoryview(body.prediction)) // 4
     limit = checked_limit("max_completion_tokens", body.max_completion_tokens)

@@ -71,7 +71,8 @@ class CircuitBreaker:
     def record_success(self, now: float = 0.0, tenant: str = "") -> None:
         """A call succeeded: resets everything."""
         self.state, self.failures, self.cool_down_seconds, self.was_asked = "closed", 0, 0.0, False
-        self.answered = ((tenant, now), *(one for one in self.answered[:2] if one[0] != tenant))[:2]
+        others = [one for one in self.answered if one[0] != tenant]
+        self.answered = ((tenant, now), *others[:1])
 
     def record_failure(self, now: float, tenant: str = "", *, is_about_request: bool = False) -> None:
         """A call failed for a reason on the upstream's side, or perhaps because of what was asked."""

@@ -76,6 +76,8 @@ class Upstreams:
         their keys are at their limit."""
         found: dict[str, tuple[int, float]] = {}
         loading = self.starting.backends
+        if not (loading or self.health or self.shelves or self._has_open_breaker()):
+            return found
         for candidate in candidates:
             backend = candidate.backend
             known = self.breakers.get((backend, candidate.upstream_model))
@@ -91,6 +93,13 @@ class Upstreams:
             elif (shelf := self.shelves.get(backend)) is not None and (wait := shelf.wait_seconds()):
                 found[candidate.name] = (0, round(wait, 3))
         return found
+
+    def _has_open_breaker(self) -> bool:
+        for known in self.breakers.values():
+            for breaker in known.values():
+                if breaker.state != "closed":
+                    return True
+        return False
 
     def note_health(self, backend: str, health: BackendHealth) -> None:
         """Stores a backend's report, and how many of the requests in it are ours."""
