@@ -22,6 +22,7 @@ from gateway.api.files import build_files_router
 from gateway.api.message_batches import build_message_batches_router
 from gateway.api.new_keys import NewKeys
 from gateway.api.other_addresses import OtherAddresses
+from gateway.api.own_key import build_own_key_router
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
 from gateway.api.stored_responses import build_stored_responses_router
@@ -52,6 +53,7 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     rest.include_router(build_admin(gateway), prefix=PREFIX)
     keys, now_us = gateway.pipeline.keys, lambda: gateway.pipeline.now_us()
     rest.include_router(build_own_requests_router(gateway.stores.entries, keys, now_us))
+    rest.include_router(build_own_key_router(gateway.pipeline, stores.reports, stores.openings.of))
     settings, sign_in = gateway.deployment.settings.server, gateway.deployment.settings.sign_in
     if ui_url is not None:
         rest.include_router(build_way_to_web_ui(ui_url, sign_in.oidc.public_url if sign_in.oidc else None))

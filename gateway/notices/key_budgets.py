@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.access.keys import KeyRecord
 from gateway.limits.openings import Openings, by_budget, no_openings
@@ -56,3 +56,12 @@ async def spent_by_keys(
         return KeySpent(record, window, amount, spent[window, record.id] + opening, opening)
 
     return [of(one) for one in found]
+
+
+async def spent_by_key(
+    key_id: str, reports: ReportStore, window: WindowName, now_us: int, openings: Openings = no_openings
+) -> int:
+    """What one key has spent in the current window, in pico-USD, with what it had spent before it was imported."""
+    query = replace(of_window(window, now_us, ("status",)), filters={"key": key_id})
+    spent, name = sum(map(counted_pico_usd, await reports.sums(query))), window_id(window, now_us)
+    return spent + by_budget(await openings([name])).get(("key", key_id, name), 0)
