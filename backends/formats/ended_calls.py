@@ -48,7 +48,7 @@ class CallsToldReader(OpenAIStreamReader):
         super().__init__(backend, wants_usage_chunk=wants_usage_chunk, joins_events=joins_events)
         self._calling: set[int] = set()
 
-    def _chunk(self, events: Sequence[ChatEvent], lines: bytes) -> Chunk:
+    def _chunk(self, events: Sequence[ChatEvent], lines: Sequence[bytes]) -> Chunk:
         is_wrong = False
         for event in events:
             for choice in event.choices or ():
@@ -57,7 +57,7 @@ class CallsToldReader(OpenAIStreamReader):
                 if choice.finish_reason == _STOP and choice.index in self._calling:
                     choice.finish_reason = _CALLS
                     is_wrong = True
-        return super()._chunk(events, b"\n".join(map(self._told, lines.split(b"\n"))) if is_wrong else lines)
+        return super()._chunk(events, [self._told(line) for line in lines] if is_wrong else lines)
 
     def _told(self, line: bytes) -> bytes:
         document = decode_object(line) or {}

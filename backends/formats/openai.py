@@ -28,6 +28,9 @@ DashScope."""
 _BAD_CALL: Final = "function_call_filter"
 """How Gemini's compatible endpoint begins the finish reason of an answer with a call that its model wrote badly."""
 _COMPLETION: Final = "text_completion"
+_LINE_FEED: Final = 10
+_BETWEEN: Final = b"\n\ndata: "
+_NO_USAGE: Final = b',"usage":null'
 _LONGEST_END: Final = 16
 """Of `[DONE]` and white space after it."""
 _EVENT: Final = msgspec.json.Decoder(ChatEvent)
@@ -75,9 +78,9 @@ class OpenAIStreamReader(StreamReader):
         if event.is_failure:
             raise _billed(self._failed(event.error), event)
         line = data.replace(b"\n", b" ")
-        if not event.choices and (error := error_told((event,), line)) is not None:
+        if not event.choices and (error := error_told((event,), (line,))) is not None:
             raise _billed(self._failed(error), event)
-        chunk = self._chunk((event,), line)
+        chunk = self._chunk((event,), (line,))
         self._note(chunk)
         return [chunk]
 
@@ -86,17 +89,20 @@ class OpenAIStreamReader(StreamReader):
         if not self._joins:
             return None
         datas = list(islice(events, _MOST_JOINED))
-        count = len(datas) - (datas[-1] == b"[DONE]")
-        lines = b"\n".join(datas[:count])
-        if count < 2 or lines.count(b"\n") >= count:
+        if datas[-1] == b"[DONE]":
+            datas.pop()
+        for data in datas:
+            if _LINE_FEED in data:
+                return None
+        if len(datas) < 2:
             return None
         try:
-            decoded = _EVENT.decode_lines(lines)
+            decoded = _EVENT.decode_lines(b"\n".join(datas))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        if len(decoded) != count or _has_failure(decoded) or error_told(decoded, lines) is not None:
+        if len(decoded) != len(datas) or _has_failure(decoded) or error_told(decoded, datas) is not None:
             return None
-        chunk = self._chunk(decoded, lines)
+        chunk = self._chunk(decoded, datas)
         self._note(chunk)
         for _ in decoded:
             events.popleft()
@@ -123,8 +129,8 @@ class OpenAIStreamReader(StreamReader):
         except ValueError as error:
             raise self._broken("sent an event that is not JSON") from error
 
-    def _chunk(self, events: Sequence[ChatEvent], lines: bytes) -> Chunk:
-        """One chunk for these events; `lines` has one line of data per event."""
+    def _chunk(self, events: Sequence[ChatEvent], lines: Sequence[bytes]) -> Chunk:
+        """One chunk for these events; `lines` has the data of each."""
         characters = 0
         has_output = is_malformed = is_given_up = False
         finish_reason = usage = timings = None
@@ -160,10 +166,10 @@ class OpenAIStreamReader(StreamReader):
                 raise given_up
             if event.x_breakeven:
                 timings = parse_timings(event.x_breakeven)
-        if self._wants_usage or b'"usage"' not in lines:
-            payload = b"data: " + lines.replace(b"\n", b"\n\ndata: ") + b"\n\n"
-        else:
-            payload = b"".join(map(_without_usage, events, lines.split(b"\n")))
+        told = _BETWEEN.join(lines)
+        if not self._wants_usage and b'"usage"' in told:
+            told = _BETWEEN.join(_without_usage(events, lines))
+        payload = b"data: %b\n\n" % told if told else b""
         return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
 
 
@@ -217,12 +223,11 @@ def _text_of(event: ChatEvent) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _without_usage(event: ChatEvent, data: bytes) -> bytes:
-    if event.usage is not None and not event.choices:
-        return b""
+def _without_usage(events: Sequence[ChatEvent], lines: Sequence[bytes]) -> list[bytes]:
+    kept = [line for event, line in zip(events, lines, strict=True) if event.usage is None or event.choices]
     # With include_usage OpenAI adds this to every chunk. The quotes are unescaped, so the bytes cannot be inside a
     # string: they can only be a member.
-    return b"data: %b\n\n" % data.replace(b',"usage":null', b"", 1)
+    return [line.replace(_NO_USAGE, b"", 1) for line in kept] if _NO_USAGE in b"".join(kept) else kept
 
 
 def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk:
@@ -237,7 +242,7 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
             raise no_answer(f"{backend} answered with something that is not JSON", body) from error
     if event.error is not None and event.is_failure:
         raise _billed(error_from_event(event.error, backend=backend, is_started=False), event)
-    if has_choices and not event.choices and (error := error_told((event,), body.replace(b"\n", b" "))) is not None:
+    if has_choices and not event.choices and (error := error_told((event,), (body,))) is not None:
         raise _billed(error_from_event(error, backend=backend, is_started=False), event)
     has_output, characters, finish_reason = not event.choices, 0, None
     is_given_up, is_bare = has_choices and not event.choices, False

@@ -123,11 +123,11 @@ def _part_characters(part: object) -> int:
     return count + sum(map(_part_characters, objects_of(thinking)))
 
 
-def error_told(events: Sequence[ChatEvent], data: bytes) -> Fields | None:
+def error_told(events: Sequence[ChatEvent], lines: Sequence[bytes]) -> Fields | None:
     """The error that events without choices tell in a form of their server's, as OpenAI's: DashScope's own and others'
     `code` and `message`, FastChat's `error_code` and `text`, Venice's `error_type` and `error_message`, and MiniMax's
-    `base_resp`. Of several events, `data` has a line each, and any of these is enough."""
-    for event, line in zip(events, data.split(b"\n"), strict=True):
+    `base_resp`. `lines` are the data of each, and any of these is enough."""
+    for event, line in zip(events, lines, strict=True):
         if not event.choices and _MAY_TELL.search(line) and (error := _told(decode_object(line) or {})) is not None:
             return error
     return None
