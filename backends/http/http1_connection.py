@@ -41,6 +41,8 @@ class Http1Connection(asyncio.Protocol):
         self.is_used = False
         self._backend = backend
         self._freed, self._opened = freed, opened
+        self._bodies: list[bytes] = []
+        self.on_body = self._bodies.append  # called by the parser, for every chunk of the coding
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**_BORNE)
         self._transport: asyncio.Transport
@@ -133,8 +135,10 @@ class Http1Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._pass_on()
             self._fail("sent headers without end" if isinstance(error.__context__, _TooLarge) else "sent no valid HTTP")
             self.close()
+        self._pass_on()
         if self._unended_bytes > MAX_HEADER_BYTES and not self.is_closed:
             # The parser buffers all of it, and copies the buffer for every piece.
             self._fail("sent a header without end")
@@ -197,12 +201,8 @@ class Http1Connection(asyncio.Protocol):
         if self._head is not None and not self._head.done():
             self._head.set_result(response)
 
-    def on_body(self, body: bytes) -> None:
-        self._unended_bytes = 0
-        if self._response is not None:
-            self._response.add(body)
-
     def on_message_complete(self) -> None:
+        self._pass_on()
         self._unended_bytes = 0
         response = self._response
         if response is None or not response.status:
@@ -214,6 +214,14 @@ class Http1Connection(asyncio.Protocol):
             return
         self.resume()
         self._freed(self)
+
+    def _pass_on(self) -> None:
+        """Hands over what came of a body, as one piece."""
+        if bodies := self._bodies:
+            self._unended_bytes = 0
+            if self._response is not None:
+                self._response.add(bodies[0] if len(bodies) == 1 else b"".join(bodies))
+            bodies.clear()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
