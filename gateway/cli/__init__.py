@@ -29,6 +29,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "Keys and rules": {
         "keys": "Create, list, change, rotate and revoke API keys.",
+        "budgets": "Set, list and remove the monthly budgets of teams, projects and everything.",
         "notices": "Test the webhook for budget notices.",
         "rules": "List, show, diff, apply, activate and roll back routing rules.",
         "replay": "Decide logged traffic again under other rules or models.",

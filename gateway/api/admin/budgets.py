@@ -128,8 +128,8 @@ def build_budgets_router(
     async def list_budgets(only_team: OnlyTeam, scope: Annotated[BudgetScope | None, Query()] = None) -> BudgetList:
         """Every monthly budget (or those of one scope), what is spent of it and the forecast for the month (UTC)."""
         standings = await budgets.standings(only_team, scope)
-        counted = _counted(ring.working(now_us()))
-        return BudgetList(budgets=[_row(one, counted) for one in standings])
+        counted = keys_by_budget(ring.working(now_us()))
+        return BudgetList(budgets=[budget_row(one, counted) for one in standings])
 
     @router.get("/keys", openapi_extra=needs("keys.read", or_lead=True))
     async def list_key_budgets(
@@ -144,7 +144,7 @@ def build_budgets_router(
     async def set_budget(new: NewBudget, caller: Caller) -> BudgetRow:
         """Create or replace a budget. It only warns; with `stops`, requests beyond it are refused with 429."""
         budget = Budget(new.scope, new.name, parse_usd(new.month_usd), caller.name, now_us(), stops=new.stops)
-        return _row(await budgets.set(budget), _counted(ring.working(now_us())))
+        return budget_row(await budgets.set(budget), keys_by_budget(ring.working(now_us())))
 
     @router.delete("", openapi_extra=needs("budgets.write"))
     async def remove_budget(
@@ -160,7 +160,7 @@ def build_budgets_router(
     return router
 
 
-def _counted(keys: Iterable[KeyRecord]) -> Counted:
+def keys_by_budget(keys: Iterable[KeyRecord]) -> Counted:
     """The number of keys by budget scope and name, whether or not such a budget exists."""
     found = Counted()
     for one in keys:
@@ -172,7 +172,7 @@ def _counted(keys: Iterable[KeyRecord]) -> Counted:
     return found
 
 
-def _row(standing: Standing, counted: Counted) -> BudgetRow:
+def budget_row(standing: Standing, counted: Counted) -> BudgetRow:
     budget = standing.budget
     return BudgetRow(
         scope=budget.scope,
