@@ -65,7 +65,8 @@ class _Text(msgspec.Struct):
             return True, count
         count += len(thought or "") + len(self.refusal or "")
         calls = self.tool_calls or ()
-        for function in (*(call.function for call in calls), self.function_call):
+        # llama-cpp-python writes one call both ways.
+        for function in (call.function for call in calls) if calls else (self.function_call,):
             if function is not None:
                 count += len(function.name or "") + len(function.arguments or "")
         return count > 0 or bool(calls) or self.audio is not None, count

@@ -52,6 +52,7 @@ OUTPUTS: list[tuple[object, bool, int]] = [
     ),
     (delta(tool_calls=[{"index": 0, "function": {"arguments": '{"a'}}]), True, 3),
     (delta(content=None, function_call={"name": "f", "arguments": "{}"}), True, 3),
+    (delta(function_call={"name": "f"}, tool_calls=[{"index": 0, "function": {"name": "f"}}]), True, 1),
     (delta(audio={"data": "UklGRg=="}), True, 0),
     (delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]), True, 2),
     (delta(content=[{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}]), True, 2),
