@@ -156,6 +156,7 @@ class OpenAICompatibleBackend(HttpBackend):
         self._tell_no_summary = Learned[str, bool](monotonic)
         self._encrypt_nothing = Learned[str, bool](monotonic)
         self._refused = Learned[OfEffort, frozenset[str]](monotonic)  # of responses
+        self._ends_told = Learned[str, bool](monotonic)
         self._chats = ChatExchanges(dialect, self.exchange, monotonic)
         self._media = MediaExchanges(name, monotonic)
         self._rerank_dialect = rerank_dialect_of(provider or name)
@@ -356,7 +357,13 @@ class OpenAICompatibleBackend(HttpBackend):
         if call.operation == "responses":
             return ResponsesStreamReader(self.name, names=call.response_names)
         reader = CallsToldReader if self._dialect.stops_at_calls else OpenAIStreamReader
-        return reader(self.name, wants_usage_chunk=call.wants_usage_chunk, joins_events=not call.is_translated)
+        return reader(
+            self.name,
+            wants_usage_chunk=call.wants_usage_chunk,
+            joins_events=not call.is_translated,
+            model=call.upstream_model,
+            ends_told=self._ends_told,
+        )
 
     async def health(self) -> BackendHealth:
         source, slots = self._health_from, self._max_running

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from backends.formats.json_objects import Fields, decode_object, integer, objects_of, part_of
 from backends.formats.openai import OpenAIStreamReader
 from backends.formats.openai_events import ChatEvent
+from backends.learned import Learned
 from backends.protocol import Chunk
 
 _STOP: Final = "stop"
@@ -44,8 +45,22 @@ class CallsToldReader(OpenAIStreamReader):
 
     __slots__ = ("_calling",)
 
-    def __init__(self, backend: str, *, wants_usage_chunk: bool, joins_events: bool = False) -> None:
-        super().__init__(backend, wants_usage_chunk=wants_usage_chunk, joins_events=joins_events)
+    def __init__(
+        self,
+        backend: str,
+        *,
+        wants_usage_chunk: bool,
+        joins_events: bool = False,
+        model: str = "",
+        ends_told: Learned[str, bool] | None = None,
+    ) -> None:
+        super().__init__(
+            backend,
+            wants_usage_chunk=wants_usage_chunk,
+            joins_events=joins_events,
+            model=model,
+            ends_told=ends_told,
+        )
         self._calling: set[int] = set()
 
     def _chunk(self, events: Sequence[ChatEvent], lines: Sequence[bytes]) -> Chunk:

@@ -17,6 +17,7 @@ from backends.formats.openai_events import ChatEvent, Choice, decode_leniently, 
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
 from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
+from backends.learned import Learned
 from backends.protocol import Chunk
 from backends.usage import Usage
 
@@ -50,17 +51,39 @@ def event_bytes(data: bytes) -> bytes:
 
 
 class OpenAIStreamReader(StreamReader):
-    """Turns the data of one stream's events into chunks and knows whether the stream ended properly."""
+    """Turns the data of one stream's events into chunks and knows whether the stream ended properly.
 
-    __slots__ = ("_finished_choices", "_joins", "_seen_choices", "_used_by_choices", "_wants_usage")
+    `ends_told` has the models whose streams tell why they end: without that, `[DONE]` ends none of theirs. Other
+    servers never tell, so what is not known there is no fault.
+    """
 
-    def __init__(self, backend: str, *, wants_usage_chunk: bool, joins_events: bool = False) -> None:
+    __slots__ = (
+        "_ends_told",
+        "_finished_choices",
+        "_joins",
+        "_model",
+        "_seen_choices",
+        "_used_by_choices",
+        "_wants_usage",
+    )
+
+    def __init__(
+        self,
+        backend: str,
+        *,
+        wants_usage_chunk: bool,
+        joins_events: bool = False,
+        model: str = "",
+        ends_told: Learned[str, bool] | None = None,
+    ) -> None:
         # Not through super().__init__, to save a call per stream.
         self._backend = backend
         self.is_started = False
         self.is_done = False
         self._wants_usage = wants_usage_chunk
         self._joins = joins_events
+        self._model = model
+        self._ends_told = ends_told
         self._seen_choices: set[int] = set()
         self._finished_choices: set[int] = set()
         self._used_by_choices: Usage | None = None
@@ -72,6 +95,7 @@ class OpenAIStreamReader(StreamReader):
         if len(data) < _LONGEST_END and data.strip() == b"[DONE]":
             if not self._seen_choices and not self._finished_choices:
                 raise self._broken("ended its stream without an answer")
+            self._check_end()
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
         event, data = self._decode(data)
@@ -114,6 +138,16 @@ class OpenAIStreamReader(StreamReader):
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
         return super().end()
+
+    def _check_end(self) -> None:
+        """llama-cpp-python's server, unless told otherwise, ends a running stream so when another request comes."""
+        if self._ends_told is None:
+            return
+        is_told, is_known = self._seen_choices <= self._finished_choices, self._model in self._ends_told
+        if is_told and not is_known:
+            self._ends_told.put(self._model, True)
+        elif is_known and not is_told:
+            raise self._broken("ended its stream in the middle of the answer")
 
     def _note(self, chunk: Chunk) -> None:
         if chunk.has_output or chunk.finish_reason:

@@ -15,6 +15,7 @@ from backends.dialects import dialect_of
 from backends.errors import (
     BackendError,
     ConnectFailed,
+    StreamBroken,
     UpstreamAuth,
     UpstreamRejected,
     UpstreamUnavailable,
@@ -94,6 +95,23 @@ async def test_a_voice_that_is_refused_by_its_name_teaches_nothing_of_other_spee
                 await backend.open(speech)
             await read_stream.collect(backend, msgspec.structs.replace(speech, body=b'{"input":"a"}'))
         assert [b'"sse"' in sent.body for sent in provider.received] == [True, False, True]
+
+
+async def test_a_stream_is_cut_if_only_its_end_is_told_where_others_say_why() -> None:
+    """llama-cpp-python's server (0.3.36) ends a running stream so when another request comes: it was a whole answer."""
+    clock, streams = HandClock(), {"content-type": "text/event-stream"}
+    whole, cut = Raw((EVENT, END), headers=streams), Raw((EVENT, b"data: [DONE]\n\n"), headers=streams)
+    another = msgspec.structs.replace(make_call(), upstream_model="another")
+    async with (
+        ScriptedProvider(cut, whole, whole, cut, cut, cut) as provider,
+        aclosing(make_backend(provider, monotonic=clock)) as backend,
+    ):
+        for call in (make_call(), make_call(), make_call(), another):
+            assert (await read_stream.collect(backend, call))[-1].is_done
+        with pytest.raises(StreamBroken, match="in the middle"):
+            await read_stream.collect(backend, make_call())
+        clock.now += 3600
+        assert (await read_stream.collect(backend, make_call()))[-1].is_done
 
 
 async def test_what_is_sent() -> None:
