@@ -40,7 +40,8 @@ def left_out(total: dict[str, Any]) -> str:
             f"No price is known for {total['unpriced_requests']:,} of these requests: they are in no sum here. Add the "
             "price, then run <code>breakeven prices reprice</code>. Those with the status orphaned, which a "
             "process left behind when it died, stay without one, and so do those with an unanswered attempt of unknown "
-            "cost.",
+            "cost. Where only some requests of a model have a price, prices per million tokens take all of them for "
+            "equally long.",
             is_warning=True,
         )
     if total["estimated_requests"]:

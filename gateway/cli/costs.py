@@ -140,6 +140,8 @@ def sentences(table: CostTable) -> list[str]:
         )
     if table.total.input_tokens and Decimal(table.total.gpu_seconds):
         found.append("$/M in and $/M out are of requests that are charged by the token; GPU time is in $/M blended.")
+    if table.total.unpriced_requests:
+        found.append("Where only some requests of a model have a known price, $/M takes all of them for equally long.")
     if by_caches := Decimal(table.saved_by_prompt_caches_usd):
         what = "less than without" if by_caches > 0 else "more than without: more was written to them than read back"
         found.append(f"Prompt caches of providers: {show_usd(abs(by_caches))} {what}.")

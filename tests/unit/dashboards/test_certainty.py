@@ -40,6 +40,7 @@ def test_simulated_spend_is_told_in_dollars(changed: dict[str, Any], said: str) 
     ("changed", "said"),
     [
         ({"unpriced_requests": 1200}, "No price is known for 1,200 of these requests: they are in no sum here."),
+        ({"unpriced_requests": 1}, "prices per million tokens take all of them for equally long."),
         ({"estimated_requests": 3}, "estimated for 3 of these requests, whose provider reported no usage."),
         ({"cost_lower_usd": "4", "cost_upper_usd": "7"}, "the spend is at least $4.00 and at most $7.00.<"),
         ({"cost_upper_usd": None}, "at least $5.00; some of it has no upper bound.<"),

@@ -124,6 +124,14 @@ def test_what_providers_caches_saved_is_told(saved: str, said: str | None) -> No
     assert said in told[0] if said else told == []
 
 
+@pytest.mark.parametrize("unpriced", [0, 1])
+def test_a_price_of_tokens_that_is_partly_a_guess_is_told(unpriced: int) -> None:
+    """A model whose longest requests had a price beside short ones without showed more than its list price."""
+    found = costing(10**12, by="model")
+    found = found.model_copy(update={"total": found.total.model_copy(update={"unpriced_requests": unpriced})})
+    assert any("$/M takes all of them for equally long" in one for one in sentences(found)) == bool(unpriced)
+
+
 def test_what_the_gateway_asked_for_itself_is_told_apart() -> None:
     found = costing(10**12, by="model").model_copy(update={"shadow_usd": "0.5", "judge_usd": "0.25"})
     told = [one for one in sentences(found) if "included above" in one]
