@@ -46,7 +46,12 @@ KNOWN = ENDPOINTS.keys() | MESSAGES.keys() | LISTED
 RESPONSES = "/v1/responses"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEND_A_POST = "Send a POST; see /docs."
-NO_SOCKETS = "WebSockets are not supported here: send a POST, with `stream: true` for a stream of events."
+NO_SOCKET = (
+    "No WebSocket was opened. /v1/responses has one, if proxies on the way pass on the headers Upgrade and Connection. "
+    "Or send a POST, with `stream: true` for a stream of events."
+)
+SOCKET_KEY = "sec-websocket-key"
+"""Proxies that drop the offer of a WebSocket pass this on."""
 
 
 class Root:
@@ -82,12 +87,16 @@ class Root:
                 background, max_body_bytes=max_body_bytes, idempotency=idempotency, unpacker=unpacker
             )
         self._rest = rest
+        self.sockets: ASGIApp = rest
+        """Serves WebSockets. Set once there is what their requests have to pass on their way here."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST" and (hot := self._hot.get(scope["path"])) is not None:
             await hot(scope, receive, send)
         elif scope["type"] == "http" and (meant := _as_meant(scope)) is not scope:
             await self(meant, receive, send)
+        elif scope["type"] == "websocket":
+            await self.sockets(scope, receive, send)
         else:
             await self._rest(scope, receive, send)
 
@@ -157,8 +166,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
         return await _our_error(request, refusal)
     path: str = request.scope["path"]  # `request.url` would read a `?` in it as the beginning of a query
     if error.status_code == HTTPStatus.NOT_FOUND and path in POSTED:
-        if request.headers.get("upgrade", "").lower() == "websocket":  # after any other status Codex tries again first
-            error = HTTPException(HTTPStatus.UPGRADE_REQUIRED, NO_SOCKETS, {"upgrade": "HTTP/1.1"})
+        wants_socket = request.headers.get("upgrade", "").lower() == "websocket" or SOCKET_KEY in request.headers
+        if wants_socket:  # after any other status Codex tries again first
+            named = {"upgrade": "HTTP/1.1", "sec-websocket-version": "13"}
+            error = HTTPException(HTTPStatus.UPGRADE_REQUIRED, NO_SOCKET, named)
         else:
             error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, SEND_A_POST, {"allow": "POST"})
     is_another_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and path not in POSTED

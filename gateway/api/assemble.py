@@ -25,13 +25,17 @@ from gateway.api.other_addresses import OtherAddresses
 from gateway.api.own_key import build_own_key_router
 from gateway.api.public import build_public_router
 from gateway.api.shedding import Load, Shedding
+from gateway.api.sockets import ResponseSockets, SocketLimits, takes_socket
 from gateway.api.stored_responses import build_stored_responses_router
 from gateway.api.token_path import credential_of
 from gateway.api.under_way import UnderWay
 from gateway.api.way_to_web_ui import build_way_to_web_ui
 from gateway.composition.batches import bounds_of
 from gateway.composition.running import Gateway
+from gateway.config.settings import ServerSettings
+from gateway.kept_answers.socket_turns import SocketTurns
 from gateway.process.open_files import calls_within, open_files
+from gateway.process.socket_protocol import Sockets
 
 log = logging.getLogger(__name__)
 MEGABYTE = 1 << 20
@@ -76,16 +80,35 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     def key_of(scope: Scope) -> KeyRecord:
         return keys.authenticate(credential_of(scope["headers"]), now_us())
 
+    most = _most_requests(settings.max_requests_in_flight, open_files())
     app: ASGIApp = Shedding(
         UnderWay(root, pipeline.admission, key_of),
         load,
         build_bound(keys, now_us, longest, batch_bounds.most_file_bytes),
         whose=lambda scope: key_of(scope).id,
-        max_requests=_most_requests(settings.max_requests_in_flight, open_files()),
+        max_requests=most,
         max_buffered_bytes=settings.max_buffered_megabytes * MEGABYTE,
     )
+    root.sockets = sockets = ResponseSockets(
+        app,
+        load,
+        SocketLimits(most, settings.max_buffered_megabytes * MEGABYTE),
+        SocketTurns(max_bytes=gateway.deployment.settings.kept_answers.memory_megabytes * MEGABYTE),
+        key_of=key_of,
+        admit=lambda key: pipeline.admission.admit(key.id, team=key.team, tokens=0),
+    )
+    gateway.metrics.watch("sockets_open", "WebSockets open at /v1/responses.", lambda: sockets.open)
     app = OtherAddresses(NewKeys(app, keys, gateway.watch.catch_up))
     return for_browsers(app, settings.allowed_origins) if settings.allowed_origins else app
+
+
+def sockets_of(settings: ServerSettings) -> Sockets:
+    """Where the server of `build_app` takes WebSockets."""
+    return Sockets(
+        takes_socket,
+        largest_bytes=settings.max_body_megabytes * MEGABYTE,
+        most_arriving_bytes=settings.max_buffered_megabytes * MEGABYTE,
+    )
 
 
 def _nobody_to_wake() -> None:

@@ -26,7 +26,7 @@ class NewKeys:
         self._seen: set[int] = set()
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        credential = credential_of(scope["headers"]) if scope["type"] == "http" else None
+        credential = credential_of(scope["headers"]) if scope["type"] != "lifespan" else None
         if credential is None or hash(credential) in self._seen:
             return self._app(scope, receive, send)
         return self._with_new(credential, scope, receive, send)

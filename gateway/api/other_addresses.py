@@ -54,7 +54,7 @@ class OtherAddresses:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
+        if scope["type"] != "lifespan":
             path: str = scope["path"]
             if not path.startswith(OURS):
                 scope = _as_ours(scope)

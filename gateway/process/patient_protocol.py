@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sized
+from functools import partial
 from typing import cast
 from urllib.parse import unquote
 
@@ -24,8 +25,9 @@ from gateway.process.no_requests import (
     refusal_of,
     with_headers,
 )
-from gateway.process.offers import head_of_rest
+from gateway.process.offers import head_of_rest, socket_key_of
 from gateway.process.open_files import connections_within, open_files
+from gateway.process.socket_protocol import SocketProtocol, Sockets
 
 LAST_PATIENCES = 10
 """Patience for the end of a response on a connection that is already closed: a slow reader has megabytes in the
@@ -43,14 +45,23 @@ CONNECTION = "breakeven.connection"
 
 
 def patient_protocol(
-    seconds: float, *, most: int | None = None, last_word_seconds: float = LAST_WORD_SECONDS
+    seconds: float,
+    *,
+    most: int | None = None,
+    last_word_seconds: float = LAST_WORD_SECONDS,
+    sockets: Sockets | None = None,
 ) -> type[HttpToolsProtocol]:
     """PatientProtocol for one server that keeps at most `most` connections, by default as many as open files allow.
 
     Call it where the event loop runs.
     """
     crowd = Crowd(connections_within(open_files()) if most is None else most)
-    of_this_server = {"patience_seconds": seconds, "last_word_seconds": last_word_seconds, "crowd": crowd}
+    of_this_server = {
+        "patience_seconds": seconds,
+        "last_word_seconds": last_word_seconds,
+        "crowd": crowd,
+        "sockets": sockets,
+    }
     return type("PatientProtocol", (PatientProtocol,), of_this_server)
 
 
@@ -81,6 +92,7 @@ class PatientProtocol(HttpToolsProtocol):
     patience_seconds: float
     last_word_seconds: float
     crowd: Crowd
+    sockets: Sockets | None
 
     _patience: asyncio.TimerHandle | None = None
     _haste: asyncio.TimerHandle | None = None
@@ -97,6 +109,8 @@ class PatientProtocol(HttpToolsProtocol):
     _head_of_rest = b""
     """Set by a request that offers another protocol, until the parser has been made to read its body."""
     _is_rest = False
+    _socket_key: bytes | None = None
+    """Set by a request that opens a WebSocket, which is the last one in HTTP."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._corked = CorkedTransport(transport, last_seconds=LAST_PATIENCES * self.patience_seconds)
@@ -136,6 +150,9 @@ class PatientProtocol(HttpToolsProtocol):
                 parser.feed_data(data)
                 return
             except HttpParserUpgrade as offer:
+                if self._socket_key is not None:
+                    self._open_socket(self._socket_key, data[offer.args[0] :])
+                    return
                 self._is_rest = bool(self._head_of_rest)
                 data = self._head_of_rest + data[offer.args[0] :]
                 self._head_of_rest = b""
@@ -166,17 +183,19 @@ class PatientProtocol(HttpToolsProtocol):
         self._is_waiting = self._is_in_head = False
         self._rest()
         self.crowd.busy(self)
-        self._begin_cycle(self.parser, version, target)
+        self._describe(self.parser, version, target)
         if self.parser.should_upgrade():
             self._head_of_rest = head_of_rest(self.headers)
+            if self._takes_socket():
+                self._socket_key = socket_key_of(self.parser.get_method(), version, self.headers)
+                if self._socket_key is not None:
+                    return
+        self._begin_cycle(self.parser, version)
         self.headers = []  # trailers of a chunked body must not join the validated headers
         if version == "1.0":
             use_close_delimited(self.cycle)
 
-    def _begin_cycle(self, parser: HttpRequestParser, version: str, target: URL) -> None:
-        """Replaces uvicorn's, which creates cycles of its own class. We never upgrade, and shed load elsewhere."""
-        if len(self.pipeline) >= MOST_PIPELINED:
-            raise HttpParserError
+    def _describe(self, parser: HttpRequestParser, version: str, target: URL) -> None:
         raw_path = target.path or b"/"  # `GET http://host` has none
         path = raw_path.decode("ascii")
         self.scope["method"] = parser.get_method().decode("ascii")
@@ -184,6 +203,31 @@ class PatientProtocol(HttpToolsProtocol):
         self.scope["path"] = self.root_path + (unquote(path) if "%" in path else path)
         self.scope["raw_path"] = self.root_path.encode("ascii") + raw_path
         self.scope["query_string"] = target.query or b""
+
+    def _takes_socket(self) -> bool:
+        is_amid = bool(self.cycle) and not self.cycle.response_complete  # the client pipelines requests
+        return self.sockets is not None and not is_amid and self.sockets.takes(self.scope["path"])
+
+    def _open_socket(self, key: bytes, rest: bytes) -> None:
+        """Hand the connection over, with what the client sent too early."""
+        assert self.sockets is not None, "it has taken the offer"
+        self._forget()
+        self._keep_alive.cancel()
+        self.connections.discard(self)
+        gone = partial(self.crowd.gone, self)
+        patience = self.patience_seconds
+        socket = SocketProtocol(
+            self.config, self.server_state, self.app_state, self.sockets, patience_seconds=patience, gone=gone
+        )
+        self.transport.set_protocol(socket)
+        socket.open(self.transport, dict(self.scope), key)
+        if rest:
+            socket.data_received(rest)
+
+    def _begin_cycle(self, parser: HttpRequestParser, version: str) -> None:
+        """Replaces uvicorn's, which creates cycles of its own class. We shed load elsewhere."""
+        if len(self.pipeline) >= MOST_PIPELINED:
+            raise HttpParserError
         before, app = self.cycle, cast(ASGI3Application, self.app)
         self.cycle = AnswerCycle(
             scope=self.scope,
@@ -209,7 +253,7 @@ class PatientProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if self._head_of_rest:
+        if self._head_of_rest or self._socket_key is not None:
             return
         super().on_message_complete()
         self.flow.resume_reading()  # a long body may have paused reading, and disconnects are noticed only by reading

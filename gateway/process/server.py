@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from gateway.errors import StateError
 from gateway.process.patient_protocol import patient_protocol
+from gateway.process.socket_protocol import Sockets
 from gateway.process.stop_signals import TOLD_TO_STOP, stop_at_hangup
 
 BACKLOG = 2048
@@ -111,6 +112,7 @@ async def serve_until_stopped(
     *,
     drain_seconds: int = DRAIN_SECONDS,
     slow_client_seconds: float = SLOW_CLIENT_SECONDS,
+    sockets: Sockets | None = None,
     may_hurry: bool = True,
     told_again: Callable[[], object] = lambda: None,
 ) -> None:
@@ -121,8 +123,8 @@ async def serve_until_stopped(
     """
     config = uvicorn.Config(
         app,
-        http=patient_protocol(slow_client_seconds),
-        ws="none",
+        http=patient_protocol(slow_client_seconds, sockets=sockets),
+        ws="none",  # they are opened by our protocol, where `sockets` takes them
         log_config=None,  # log lines keep our format
         log_level="error",  # otherwise anybody could fill the log with warnings about invalid requests
         access_log=False,

@@ -5,7 +5,7 @@ import asyncio
 import os
 import signal
 
-from gateway.api.assemble import build_app
+from gateway.api.assemble import build_app, sockets_of
 from gateway.composition.deployment import load_deployment
 from gateway.composition.wiring import open_gateway
 from gateway.config.home import find_home
@@ -31,9 +31,14 @@ async def serve(options: argparse.Namespace) -> None:
             options.ready.touch()
             if options.beats is not None:
                 beside.append(asyncio.create_task(beat(options.beats)))
-            patience = gateway.deployment.settings.server.slow_client_seconds
-            # SIGTERM may come twice: from a service manager that signals every process, and from the parent.
-            await serve_until_stopped(app, listener, slow_client_seconds=patience, may_hurry=False)
+            settings = gateway.deployment.settings.server
+            await serve_until_stopped(
+                app,
+                listener,
+                slow_client_seconds=settings.slow_client_seconds,
+                sockets=sockets_of(settings),
+                may_hurry=False,  # SIGTERM may come twice: from a service manager that signals all, and from the parent
+            )
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

@@ -6,7 +6,7 @@ import time
 
 from rich.console import Console
 
-from gateway.api.assemble import build_app
+from gateway.api.assemble import build_app, sockets_of
 from gateway.cli.serve.children import Addresses, plan_children
 from gateway.cli.serve.first_curve import first_curve
 from gateway.cli.serve.text import STOPPING, STOPPING_ALREADY, show_addresses, show_ready
@@ -49,6 +49,7 @@ async def serve_alone(home: Home, listener: socket.socket, console: Console, *, 
             app,
             listener,
             slow_client_seconds=settings.server.slow_client_seconds,
+            sockets=sockets_of(settings.server),
             told_again=lambda: console.print(STOPPING_ALREADY),
         )
     finally:

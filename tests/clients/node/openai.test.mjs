@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI, { AzureOpenAI } from "openai";
 import { zodResponseFormat } from "openai/helpers/zod";
+import { ResponsesWS } from "openai/resources/responses/ws";
 import { z } from "zod";
 import { TEXT, gateway } from "./gateway.mjs";
 
@@ -130,4 +131,20 @@ test("images, sound and moderation", async () => {
   const file = await OpenAI.toFile(sound, "a.mp3");
   assert.equal((await client.audio.transcriptions.create({ model: "listens", file })).text, "The quick brown fox.");
   assert.equal((await client.moderations.create({ input: "be kind" })).results[0].flagged, false);
+});
+
+test("responses over a WebSocket", async () => {
+  const socket = new ResponsesWS(client);
+  let previous;
+  for (const input of ["What is the capital of France?", "And again?"]) {
+    socket.send({ type: "response.create", model, input, store: false, previous_response_id: previous });
+    for await (const event of socket) {
+      if (event.type === "error") throw event.error;
+      if (event.type !== "message" || event.message.type !== "response.completed") continue;
+      previous = event.message.response.id;
+      assert.equal(event.message.response.output[0].content[0].text, TEXT);
+      break;
+    }
+  }
+  socket.close();
 });

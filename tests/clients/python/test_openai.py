@@ -137,6 +137,23 @@ def test_a_background_stream_that_was_left_is_fetched(client: openai.OpenAI, gat
     assert [event.sequence_number for event in rest] == list(range(1, len(rest) + 1))
 
 
+def test_responses_over_a_websocket(client: openai.OpenAI, gateway: Gateway) -> None:
+    previous, said = None, ""
+    with client.responses.connect() as connection:
+        for _ in range(2):
+            connection.response.create(
+                model=gateway.model, input="Capital of France?", store=False, previous_response_id=previous
+            )
+            for event in connection:
+                if event.type == "response.completed":
+                    previous, said = event.response.id, said + event.response.output_text
+                    break
+        connection.response.create(model=gateway.model, input="?", store=False, previous_response_id="resp_unknown")
+        refused: Any = connection.recv()
+    assert said == TEXT * 2
+    assert (refused.type, refused.error["code"]) == ("error", "previous_response_not_found")
+
+
 def test_responses_with_tools_and_their_results(client: openai.OpenAI, gateway: Gateway) -> None:
     tool: Any = {"type": "function", "name": "weather", "strict": True, **WEATHER["function"]}
     first = client.responses.create(model=gateway.model, input="Weather?", tools=[tool])

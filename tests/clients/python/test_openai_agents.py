@@ -1,5 +1,6 @@
 """OpenAI's Agents SDK: its loop over chats, and over the Responses API in front of a provider of chats."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from agents import (
     OpenAIChatCompletionsModel,
     OpenAIConversationsSession,
     OpenAIResponsesModel,
+    OpenAIResponsesWSModel,
     RunConfig,
     Runner,
     function_tool,
@@ -33,12 +35,13 @@ def weather(city: str) -> str:
     return f"sunny in {city}"
 
 
-@pytest.fixture(params=[OpenAIResponsesModel, OpenAIChatCompletionsModel])
-def model(gateway: Gateway, request: pytest.FixtureRequest) -> Model:
+@pytest.fixture(params=[OpenAIResponsesModel, OpenAIResponsesWSModel, OpenAIChatCompletionsModel])
+async def model(gateway: Gateway, request: pytest.FixtureRequest) -> AsyncGenerator[Model]:
     client = AsyncOpenAI(base_url=gateway.base_url, api_key=gateway.key)
     made = request.param(gateway.model, client)
     assert isinstance(made, Model)
-    return made
+    yield made
+    await made.close()
 
 
 async def test_an_answer_and_its_usage(model: Model) -> None:

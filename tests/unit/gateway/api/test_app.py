@@ -25,11 +25,12 @@ def test_a_model_endpoint_opened_in_a_browser_says_that_it_wants_a_post(path: st
     assert answer.json()["error"]["message"] == "Send a POST; see /docs."
 
 
-def test_who_wants_a_websocket_is_told_that_there_is_none() -> None:
-    """OpenAI's clients open one for `responses.connect`; Codex turns to POSTs at once only after 426."""
-    answer = TestClient(build_fastapi()).get("/v1/responses", headers={"upgrade": "WebSocket"})
+@pytest.mark.parametrize("left", [{"upgrade": "WebSocket"}, {"sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA=="}])
+def test_whose_offer_of_a_websocket_came_incomplete_is_told_what_a_proxy_may_have_dropped(left: dict[str, str]) -> None:
+    """Codex turns to POSTs at once only after 426."""
+    answer = TestClient(build_fastapi()).get("/v1/responses", headers=left)
     assert (answer.status_code, answer.headers["upgrade"]) == (426, "HTTP/1.1")
-    assert answer.json()["error"]["message"].startswith("WebSockets are not supported here: send a POST")
+    assert "if proxies on the way pass on the headers Upgrade and Connection" in answer.json()["error"]["message"]
 
 
 def test_a_wrong_method_is_told_of_all_that_are_served_at_its_address() -> None:
