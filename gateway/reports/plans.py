@@ -1,7 +1,7 @@
 """What break-even compares in this deployment: its own GPUs as plans, and a hosted model from its catalogue."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -63,6 +63,11 @@ def hosted_candidates(snapshot: Snapshot) -> list[Candidate]:
     return sorted(hosted, key=lambda one: (one.prices.rates.output if one.prices else 0, one.name))
 
 
+def to_be_had(hosted: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Without those that are only simulated, unless all are: nobody could send anything there."""
+    return [one for one in hosted if not one.is_simulated] or hosted
+
+
 def most_used(rows: Iterable[HourlyTraffic]) -> list[str]:
     """The models by their requests, most first."""
     requests: Counter[str] = Counter()
@@ -72,7 +77,8 @@ def most_used(rows: Iterable[HourlyTraffic]) -> list[str]:
 
 
 def pick_alternative(snapshot: Snapshot, name: str | None, used: Iterable[str]) -> Candidate:
-    """The model to compare with: the named one, else the most used, else the cheapest. Raises InvalidRequest."""
+    """The model to compare with: the named one, else the most used, else the cheapest that there is. Raises
+    InvalidRequest."""
     hosted = hosted_candidates(snapshot)
     by_name = {one.name: one for one in hosted}
     if name is not None:
@@ -87,7 +93,7 @@ def pick_alternative(snapshot: Snapshot, name: str | None, used: Iterable[str]) 
         return by_name[most_used]
     if not hosted:
         raise InvalidRequest("There is no hosted model with a known price to compare with; set a provider's key.")
-    return hosted[0]
+    return to_be_had(hosted)[0]
 
 
 def hosted_alternative(candidate: Candidate, *, factor: Fraction = Fraction(1)) -> HostedAlternative:

@@ -8,7 +8,7 @@ from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
 from gateway.ledger.entry import OFF_PATH, Status
 from gateway.money import format_usd, parse_usd
 from gateway.pricing.price import write_rates
-from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative
+from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative, to_be_had
 from gateway.reports.views import IdleCost, Savings
 from gateway.routing.rules import SPECIALTIES
 from gateway.routing.snapshot import Candidate, Snapshot
@@ -31,7 +31,7 @@ def savings(snapshot: Snapshot, groups: Sequence[Sums], idle: IdleCost | None) -
     asked = [row for row in groups if _answers_a_caller(row) and not row.is_wholly_unpriced]
     if not hosted or not asked:
         return []
-    chosen = {one.name: one for one in (pick_alternative(snapshot, None, _most_used(asked)), hosted[-1])}
+    chosen = {one.name: one for one in (pick_alternative(snapshot, None, _most_used(asked)), to_be_had(hosted)[-1])}
     traffic = HourlyTraffic(
         hour_start_us=0,
         model="",

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from gateway.ledger.entry import JUDGE, SHADOW
 from gateway.money import parse_usd
+from gateway.reports.plans import pick_alternative
 from gateway.reports.savings import savings
 from gateway.reports.views import IdleCost
 from gateway.sums import Dimension, Sums
@@ -34,6 +35,18 @@ def test_prices_are_todays_and_what_was_spent_is_not() -> None:
     found = {one.against: one for one in savings(SNAPSHOT, [CHAT], None)}
     assert {name: parse_usd(one.would_have_cost_usd) for name, one in found.items()} == {"small": USD, "big": 10 * USD}
     assert {name: parse_usd(one.saved_usd) for name, one in found.items()} == {"small": -2 * USD, "big": 7 * USD}
+
+
+def test_nothing_is_held_against_a_simulated_model_beside_real_ones() -> None:
+    """A deployment with a hosted endpoint of its own, and no provider's key, read what a model it does not have would
+    have saved."""
+    dearest = make_candidate("simulated/sol", prices=make_prices(100.0, 200.0), is_simulated=True)
+    beside = replace(SNAPSHOT, candidates={**SNAPSHOT.candidates, dearest.name: dearest})
+    assert savings(beside, [CHAT], None) == savings(SNAPSHOT, [CHAT], None)
+    alone = make_snapshot(candidates=[dearest])
+    assert [one.against for one in savings(alone, [CHAT], None)] == ["simulated/sol"]
+    assert pick_alternative(beside, None, ["own"]).name == "small"
+    assert pick_alternative(beside, "simulated/sol", []).name == "simulated/sol"
 
 
 def test_embeddings_are_on_neither_side() -> None:
