@@ -70,11 +70,11 @@ _NO_SUCH_MODEL: Final = re.compile(
     rb"|model (?:does )?not exist|model not found|(?:unknown|invalid) model\b|is not a valid model"
     rb"|supported API model names|\bmodel \S{1,100} is not supported\. Supported models"
     rb"|model identifier is invalid|on-demand throughput|deployment for this resource does not exist"
-    rb"|': Not found for account '",
+    rb"|': Not found for account '|\"Only [^\"]{0,1000} allowed now, your model ",
     re.IGNORECASE,
 )
-"""How providers say, with any status, that they have no such model, or no longer: Azure, Bedrock, DeepSeek, Fireworks,
-Groq, Mistral, NVIDIA, OpenRouter, Together, Voyage, xAI, Z.ai."""
+"""How providers say, with any status, that they have no such model, or no longer: Azure, Bedrock, DeepSeek, FastChat
+(also while no worker runs), Fireworks, Groq, Mistral, NVIDIA, OpenRouter, Together, Voyage, xAI, Z.ai."""
 _UNKNOWN_FIELD: Final = re.compile(
     rb"Unknown parameter: |Unrecognized request argument|property '[^']{1,200}' is unsupported"
     rb"|Extra inputs are not permitted|extra_forbidden|Unknown name [^:]{1,200}: Cannot find field"

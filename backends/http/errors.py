@@ -95,6 +95,8 @@ _FULL_SECONDS: Final = 1.0
 """A full engine frees a place whenever an answer ends; our own engine names the same wait."""
 _DEGRADED: Final = re.compile(rb'"detail"\s*:\s*"Function id \'[\w-]{1,64}\': DEGRADED function cannot be invoked')
 """How NVIDIA says with 400 that what serves a model is down."""
+_FASTCHAT_FAILED: Final = re.compile(rb'\{"object":"error","message":".*","code":5000\d\}', re.DOTALL)
+"""How FastChat says with 400 that a worker failed, or its GPU has no memory left."""
 _TOO_MANY: Final = re.compile(
     rb'"message"\s*:\s*"(?:\{\\"message\\":\s*\\")?Too many (?:requests|tokens), please wait before trying again'
 )
@@ -148,7 +150,7 @@ def error_from_status(
         return RateLimited(message, status=status, retry_after_seconds=wait)
     if status in _AUTH or (status in _MAY_MEAN_AUTH and _names_our_account(body)):
         return UpstreamAuth(message, status=status)
-    if status == 400 and _DEGRADED.search(body):
+    if status == 400 and (_DEGRADED.search(body) or _FASTCHAT_FAILED.fullmatch(body)):
         return UpstreamUnavailable(message, status=503)
     if status == 429 or (status == 400 and _TOO_MANY.search(body)):
         wait = parse_retry_after(headers, now)

@@ -44,6 +44,7 @@ async def ask(provider: ScriptedProvider) -> None:
             b'{"error":{"message":"The requested model (the-model) is not available on SambaNova Cloud."}}',
             Untranslatable,
         ),
+        (400, b'{"object":"error","message":"Only  allowed now, your model smollm","code":40301}', Untranslatable),
         (404, b'{"error":{"message":"No such file: f-1"}}', UpstreamRejected),
         (400, b'{"error":{"message":"the-model takes no images"}}', UpstreamRejected),
     ],

@@ -224,6 +224,17 @@ def test_what_serves_nvidias_model_is_down() -> None:
     assert type(from_status(400, quoted)) is UpstreamRejected
 
 
+@pytest.mark.parametrize(
+    "said", ["Internal Server Error", "**NETWORK ERROR DUE TO HIGH TRAFFIC.**\\n\\n(CUDA out of memory)"]
+)
+def test_what_failed_inside_fastchat_is_no_fault_of_the_request(said: str) -> None:
+    """It answers everything with 400 (0.2.36): no other model was asked while its worker failed."""
+    body = f'{{"object":"error","message":"{said}","code":50002}}'.encode()
+    assert type(from_status(400, body)) is UpstreamUnavailable
+    for other in (body.replace(b"50002", b"40302"), b'{"detail":' + body + b"}"):
+        assert type(from_status(400, other)) is UpstreamRejected
+
+
 RETRY_AFTER: list[tuple[dict[str, str], float | None]] = [
     ({}, None),
     ({"retry-after": "3"}, 3.0),
