@@ -20,7 +20,11 @@ ANOTHER = (
         "Provider keys are not stored anywhere, so they cannot be entered here.",
     ),
     ("Another key of a provider", "`OPENAI_API_KEY_2` and so on."),
-    ("Your own GPU or endpoint", "a block under `backends` in breakeven.yaml; `gpu_hour_usd` in it is its rent."),
+    (
+        "Your own GPU or endpoint",
+        "a block under `backends` in breakeven.yaml; `gpu_hour_usd` in it is its rent, and `throughput`, which "
+        "`breakeven bench backend NAME` measures, what it does for that.",
+    ),
     ("Other prices", "a file named by `price_overrides` in breakeven.yaml."),
 )
 """What is added where; none of it on this page."""
@@ -48,7 +52,7 @@ async def build(view: View) -> None:
     engine = await view.gateway.get("/admin/v1/engine")
     if not engine["is_configured"]:
         with panel("Engine"):
-            html(markup.message("No engine of your own", "It is switched off in breakeven.yaml."))
+            html(markup.message("No bundled engine", "It is switched off in breakeven.yaml."))
         return
     with panel("Engine", engine["model"] or ""):
         html(markup.tiles(_engine(engine)))
