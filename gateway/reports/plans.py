@@ -25,15 +25,15 @@ class OwnGpus:
 
 
 def own_gpus(settings: Settings, curve: MeasuredEngine) -> list[OwnGpus]:
-    """The bundled engine, and every backend with an hourly price. What runs comes first: an engine that is switched off
-    is compared only if it is asked for, or if there is nothing else."""
+    """The bundled engine, and every backend with an hourly price. An engine that is switched off, as it would be, only
+    if there is nothing else."""
     bundled = OwnGpus(LOCAL_BACKEND, own_engine_plan(settings.engine), throughput(curve))
     others = [
         OwnGpus(name, _block_plan(name, block.gpu_hour_usd), curve_of_block(block.throughput).engine)
         for name, block in settings.backends.items()
         if block.gpu_hour_usd is not None and block.throughput is not None
     ]
-    return [bundled, *others] if settings.engine.is_enabled else [*others, bundled]
+    return [bundled, *others] if settings.engine.is_enabled else others or [bundled]
 
 
 def _block_plan(name: str, hour_usd: Decimal) -> GpuPlan:

@@ -171,8 +171,9 @@ async def test_break_even_is_asked_about_a_vllm_beside_the_engine_or_in_its_plac
 
     named, only, bundled = await asked(beside, "vllm"), await asked(alone), await asked(beside)
     assert named.report == only.report
-    assert (named.inputs["backend"], named.backends, only.backends) == ("vllm", ["local", "vllm"], ["vllm", "local"])
-    assert (bundled.inputs["backend"], (await asked(alone, "local")).report.owned.is_measured) == ("local", False)
+    assert (named.inputs["backend"], named.backends, only.backends) == ("vllm", ["local", "vllm"], ["vllm"])
+    [nothing_else] = own_gpus(Settings(engine=off), month.deployment.curve)
+    assert (bundled.inputs["backend"], nothing_else.backend, nothing_else.plan.is_running) == ("local", "local", False)
     owned, its_own = named.report.owned, bundled.report.owned
     assert (named.report.plan, owned.rent_usd) == ("vllm at $2 an hour", 2 * owned.paid_hours)
     assert owned.busy_share == pytest.approx(5 * its_own.busy_share)
