@@ -169,6 +169,7 @@ class PricesText(LadderText):
             source=self.source,
             services={name: text.service() for name, text in services.items() if text is not None},
             standard_tiers=tuple(sorted({*STANDARD_TIERS, *(file.standard_tiers if file else ())})),
+            unreported_tiers=tuple(sorted(file.unreported_tiers)) if file else (),
             per_request_pico_usd=parse_usd(self.per_request_usd),
             web_search_pico_usd=fee(self.web_search_usd, file.web_search_usd if file else None),
             file_search_pico_usd=fee(self.file_search_usd, file.file_search_usd if file else None),
@@ -206,11 +207,13 @@ class ModelText(Schema):
 
 
 class FileText(Schema):
-    """A provider's price file. `standard_tiers` names service tiers billed at the ordinary price; `web_search_usd` and
-    `file_search_usd` are per search, unless a record says otherwise."""
+    """A provider's price file. `standard_tiers` names service tiers billed at the ordinary price, `unreported_tiers`
+    those that no answer names; `web_search_usd` and `file_search_usd` are per search, unless a record says otherwise.
+    """
 
     provider: Name
     standard_tiers: tuple[Name, ...] = ()
+    unreported_tiers: tuple[Name, ...] = ()
     web_search_usd: Fee | None = None
     file_search_usd: Fee | None = None
     models: dict[Name, ModelText]

@@ -28,6 +28,9 @@ def format_prices(file: ProviderPrices) -> str:
     billed_alike = sorted({t for m in file.models for p in m.history for t in p.standard_tiers} - set(STANDARD_TIERS))
     if billed_alike:
         lines.append(f"standard_tiers: [{', '.join(map(quoted, billed_alike))}]")
+    unreported = sorted({tier for m in file.models for p in m.history for tier in p.unreported_tiers})
+    if unreported:
+        lines.append(f"unreported_tiers: [{', '.join(map(quoted, unreported))}]")
     everywhere = [text for name in SEARCH_FEES if (text := fee_of_all(file, name)) is not None]
     lines += everywhere
     lines.append("models:")

@@ -19,7 +19,8 @@ MOST_TOOL_CALLS = 10_000
 
 class Meter(msgspec.Struct):
     """Times are seconds of one monotonic clock. `started_at` is when the request was accepted, `sent_at` when this
-    attempt at it was made."""
+    attempt at it was made. `unreported_tier` is the service tier asked for, if the provider's answers never name it.
+    """
 
     started_at: float
     first_output_at: float | None = None
@@ -30,6 +31,7 @@ class Meter(msgspec.Struct):
     timings: EngineTimings | None = None
     sent_at: float | None = None
     usage_so_far: Usage | None = None
+    unreported_tier: str | None = None
 
     def observe(self, chunk: Chunk, now: float) -> None:
         """Records one chunk that arrived at `now`."""
@@ -70,6 +72,12 @@ class Meter(msgspec.Struct):
         that is impossible for a model with this window, and an input of none. Of an answer that was cut off, the input
         may be known nevertheless.
         """
+        usage = self._final_usage(input_tokens_estimate, context_window, asked)
+        if self.unreported_tier is None or usage.service_tier is not None:
+            return usage
+        return replace(usage, service_tier=self.unreported_tier)
+
+    def _final_usage(self, input_tokens_estimate: int, context_window: int, asked: Units) -> Usage:
         longest = context_window if context_window > input_tokens_estimate else input_tokens_estimate
         if self.usage is not None and not (self.first_output_at is not None and _is_of_nothing(self.usage)):
             is_sound = _are_possible(self.usage.units, asked)

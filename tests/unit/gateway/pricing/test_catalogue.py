@@ -46,7 +46,7 @@ def test_the_version_follows_the_content() -> None:
 
 def test_the_version_is_the_same_in_every_process() -> None:
     """Compared with a literal: if the hash depended on the process, replay would reject its own ledger."""
-    assert BOOK.version == "780a93a0d546af06"
+    assert BOOK.version == "3bfd5ba430430a2b"
 
 
 def test_a_discount_holds_from_its_date_for_the_provider() -> None:
@@ -94,8 +94,15 @@ def test_a_deployment_founds_a_model_that_the_catalogue_lacks() -> None:
 
 
 def test_an_agreed_price_leaves_what_the_provider_does_for_all_its_models() -> None:
-    """Its name for the ordinary tier, and its search fee: without them such requests had no price."""
-    listed = replace(OLD, standard_tiers=("", "default", "priority"), web_search_pico_usd=7, file_search_pico_usd=3)
+    """Its name for the ordinary tier, and its search fee: without them such requests had no price. And what it does not
+    report: without that a dearer tier had the ordinary price."""
+    listed = replace(
+        OLD,
+        standard_tiers=("", "default", "priority"),
+        unreported_tiers=("flex",),
+        web_search_pico_usd=7,
+        file_search_pico_usd=3,
+    )
     agreed = replace(make_prices(Rates(1, 3), from_us=JULY), file_search_pico_usd=2)
     founded = make_prices(Rates(1, 1), from_us=JUNE)
     terms = [Override("acme", "large", history=(agreed,)), Override("acme", "new", history=(founded,))]
@@ -104,6 +111,7 @@ def test_an_agreed_price_leaves_what_the_provider_does_for_all_its_models() -> N
         found = book.lookup("acme", model, AUGUST)
         assert found is not None
         assert "priority" in found.standard_tiers
+        assert found.unreported_tiers == ("flex",)
         assert (found.web_search_pico_usd, found.file_search_pico_usd) == (7, files)
 
 

@@ -10,6 +10,7 @@ from tests.unit.gateway.pricing.builders import at
 FULL = """\
 provider: acme
 standard_tiers: [on_demand]
+unreported_tiers: [priority]
 models:
   large:
     aliases: [large-0601]
@@ -67,6 +68,7 @@ def test_every_field_is_read_exactly() -> None:
     }
     assert new.off_peak == OffPeak((Window((6, 7), 1350, 1440),), Ladder(Rates(100_000, 200_000)))
     assert new.standard_tiers == ("", "auto", "default", "on_demand", "standard")
+    assert new.unreported_tiers == ("priority",)
 
 
 @pytest.mark.parametrize(
