@@ -14,7 +14,7 @@ class Guest(Protocol):
     """A connection that can be closed."""
 
     def leave(self) -> None:
-        """Close it; no request is in progress on it."""
+        """Close it, once what is in progress on it has ended."""
         ...
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Sized
-from functools import partial
 from typing import cast
 from urllib.parse import unquote
 
@@ -214,10 +213,10 @@ class PatientProtocol(HttpToolsProtocol):
         self._forget()
         self._keep_alive.cancel()
         self.connections.discard(self)
-        gone = partial(self.crowd.gone, self)
-        patience = self.patience_seconds
+        self.crowd.gone(self)
+        patience, crowd = self.patience_seconds, self.crowd
         socket = SocketProtocol(
-            self.config, self.server_state, self.app_state, self.sockets, patience_seconds=patience, gone=gone
+            self.config, self.server_state, self.app_state, self.sockets, patience_seconds=patience, crowd=crowd
         )
         self.transport.set_protocol(socket)
         socket.open(self.transport, dict(self.scope), key)

@@ -16,8 +16,10 @@ from websockets.frames import CloseCode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
+from gateway.process.crowd import Crowd
+
 STOPPING: Final = "breakeven.socket.stopping"
-"""Type of a message to the application: this server stops, so it should finish what it does and close."""
+"""Type of a message to the application: it should finish what it does and close, as the server stops or needs room."""
 PING_SECONDS: Final = 20.0
 """Keeps proxies from closing a silent connection. A client need not answer: its own code may keep it busy for minutes,
 and TCP notices one that is gone."""
@@ -40,8 +42,8 @@ class Sockets:
 
 class SocketProtocol(WebSocketsSansIOProtocol):
     """Nothing is read before the application accepts, nor while a message waits for it, nor the next one while the
-    client accepts no data; a client that accepts none for `patience_seconds` is dropped. `gone` is called when the
-    connection is lost."""
+    client accepts no data; a client that accepts none for `patience_seconds` is dropped. Where there are too many
+    connections, those that got no message for longest are closed as at a stop."""
 
     def __init__(
         self,
@@ -51,14 +53,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         sockets: Sockets,
         *,
         patience_seconds: float,
-        gone: Callable[[], None],
+        crowd: Crowd,
     ) -> None:
         super().__init__(config, server_state, app_state)
         self.conn = ServerProtocol(max_size=sockets.largest_bytes, logger=self.logger)
         self.ping_interval, self.ping_timeout = PING_SECONDS, None
         self._sockets = sockets
         self._patience_seconds = patience_seconds
-        self._gone = gone
+        self._crowd = crowd
         self._patience: asyncio.TimerHandle | None = None
         self._arriving_bytes = 0
         self._is_accepted = False
@@ -68,6 +70,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Take over the connection; `asked` is the scope of the HTTP request, found to be a valid offer."""
         self._asked = asked
         self.connection_made(transport)
+        self._crowd.came(self)
         handshake = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "
         super().data_received(b"GET / HTTP/1.1\r\nhost: x\r\n%b%b\r\n\r\n" % (handshake, key))
 
@@ -88,6 +91,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def send_receive_event_to_app(self) -> None:
         self._let_go()
+        self._crowd.busy(self)
+        self._crowd.waits(self)  # behind all others
         super().send_receive_event_to_app()
 
     async def send(self, message: ASGISendEvent) -> None:
@@ -112,6 +117,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().resume_writing()
         self._read_on()
 
+    def leave(self) -> None:
+        self.shutdown()
+
     def shutdown(self) -> None:
         if self.handshake_complete and not self.close_sent:
             self.close_timeout = FAREWELL_SECONDS
@@ -120,7 +128,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._gone()
+        self._crowd.gone(self)
         self._forget()
         self._let_go()
         super().connection_lost(exc)

@@ -68,11 +68,9 @@ class Echo:
 
 
 @asynccontextmanager
-async def served(
-    app: Echo, *, patience: float = 30.0, most_arriving: int = 10 * SMALL
-) -> AsyncGenerator[tuple[str, Sockets]]:
+async def served(app: Echo, *, most_arriving: int = 10 * SMALL) -> AsyncGenerator[tuple[str, Sockets]]:
     sockets = Sockets(lambda path: path == "/echo", largest_bytes=SMALL, most_arriving_bytes=most_arriving)
-    async with serving(app, http=patient_protocol(patience, sockets=sockets)) as url, asyncio.timeout(60):
+    async with serving(app, http=patient_protocol(30.0, sockets=sockets)) as url, asyncio.timeout(60):
         yield url, sockets
 
 
@@ -236,6 +234,22 @@ def test_who_accepts_no_data_is_not_read_and_then_dropped() -> None:
         return seen, wire.ended
 
     assert run(scene) == ([True, False, True], 88)
+
+
+def test_of_too_many_connections_sockets_that_are_silent_longest_are_told_to_close() -> None:
+    async def scene() -> tuple[list[bool], bytes]:
+        sockets = Sockets(lambda path: True, largest_bytes=SMALL, most_arriving_bytes=SMALL)
+        http = patient_protocol(30.0, most=2, sockets=sockets)
+        wires: list[Gate] = []
+        for _ in range(3):
+            wires.append(Gate(http, Echo(), keep_alive_seconds=75))
+            await wires[-1].hear(OFFER)
+            await asyncio.sleep(0.1)
+            await wires[0].hear(frame(TEXT | IS_LAST, b"busy"))
+        await asyncio.sleep(5)
+        return [wire.ended is None for wire in wires], wires[1].said[-4:]
+
+    assert run(scene) == ([True, False, True], b"\x88\x02" + struct.pack("!H", 1012))
 
 
 async def test_a_server_that_stops_tells_the_application_and_waits_for_it() -> None:
