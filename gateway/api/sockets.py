@@ -277,8 +277,9 @@ class _Socket:
         name = fields.get("id")
         if turn is None or not isinstance(name, str) or fields.get("store") is True:  # stored, whoever stores it
             return
-        lane.latest = name
-        self._all.turns.keep(self._name, name, answered(turn, response), owner=self._owner)
+        if (whole := answered(turn, response)) is not None:
+            lane.latest = name
+            self._all.turns.keep(self._name, name, whole, owner=self._owner)
 
     def _forget(self, lane: _Lane) -> None:
         if lane.latest is not None:

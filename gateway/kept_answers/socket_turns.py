@@ -63,11 +63,15 @@ def turn_of(asked: Asked, before: SocketTurn | None) -> SocketTurn | None:
     return SocketTurn(joined((before.items, items)), before.previous)
 
 
-def answered(turn: SocketTurn, response: bytes) -> SocketTurn:
-    """The turn with the answer. Reasoning that its provider kept from us is left out: sent back, it would be refused.
-    Raises msgspec's errors."""
-    output = output_of(response)
-    if any(_is_kept_from_us(decode_object(bytes(item)) or {}) for item in VALUES.decode(output)):
+def answered(turn: SocketTurn, response: bytes) -> SocketTurn | None:
+    """The turn with the answer; None if a provider's has no list of items. Reasoning that its provider kept from us is
+    left out: sent back, it would be refused."""
+    try:
+        output = output_of(response)
+        items = VALUES.decode(output)
+    except msgspec.DecodeError:
+        return None
+    if any(_is_kept_from_us(decode_object(bytes(item)) or {}) for item in items):
         output = without_reasoning(output)
     return SocketTurn(joined((turn.items, output)), turn.previous)
 

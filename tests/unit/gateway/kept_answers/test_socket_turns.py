@@ -53,8 +53,14 @@ def test_what_is_no_input_or_has_a_memory_of_its_own_makes_no_turn(request_: Any
 )
 def test_reasoning_that_its_provider_kept_is_left_out_with_the_ids_that_would_miss_it(output: Any, kept: Any) -> None:
     turn = answered(SocketTurn(b"[]", None), json.dumps({"output": output}).encode())
+    assert turn is not None
     wanted = [{name: value for name, value in item.items() if value is not None} for item in kept]
     assert json.loads(turn.items) == wanted
+
+
+@pytest.mark.parametrize("response", [b"{}", b'{"output":null}', b"null"])
+def test_an_answer_without_items_cannot_be_continued(response: bytes) -> None:
+    assert answered(SocketTurn(b"[]", None), response) is None
 
 
 def test_a_turn_is_found_over_its_own_socket_only() -> None:
