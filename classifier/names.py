@@ -1,6 +1,10 @@
 """Normalises model names as people write them, so that the same model is recognised everywhere."""
 
 import re
+from functools import lru_cache
+
+REMEMBERED = 10_000
+"""Each model of a catalogue is compared with every trained head whenever rules change, while requests wait."""
 
 _PROVIDER = re.compile(r"^.*/")
 _HOST = re.compile(r"@.*$")
@@ -12,6 +16,7 @@ _DATE = re.compile(r"-(?:20\d{2}-?\d{2}-?\d{2}|\d{8}|latest|preview)$")
 _SIZE = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)\s?(b|m)(?![a-z])")
 
 
+@lru_cache(REMEMBERED)
 def canonical(name: str) -> str:
     """Lower case, without provider, host or vendor prefix, `3_1` as `3.1`; dates are kept, as they are different
     models."""
@@ -20,6 +25,7 @@ def canonical(name: str) -> str:
     return _GLUED.sub(r"\1-", _VENDOR.sub("", short))
 
 
+@lru_cache(REMEMBERED)
 def undated(name: str) -> str:
     """The canonical name without a trailing release date."""
     return _DATE.sub("", canonical(name))
