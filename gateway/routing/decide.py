@@ -1,6 +1,6 @@
 """The decision: from a request and a snapshot to an order of models with reasons. Deterministic."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -31,11 +31,13 @@ from gateway.routing.refusals import (
     refusal_without_candidates,
 )
 from gateway.routing.rules import AUTO, CASCADED, EMBEDDINGS, READ_APART, SPECIALTIES, Cascade, Rule, Verify, When
-from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
+from gateway.routing.snapshot import NAMES, Candidate, Kind, RequestFacts, Snapshot
 
 DIRECT = "(direct)"
 """Stands for the rule's name when the request named its model and no rule routes that name."""
 SIMULATE_TAG = "simulate-hosted"
+MOST_KINDS = 10_000
+"""Of requests, remembered under one snapshot."""
 
 
 class Escalation(msgspec.Struct, frozen=True):
@@ -63,13 +65,12 @@ class Choice(msgspec.Struct, frozen=True):
 
 def deciding_tags(snapshot: Snapshot) -> frozenset[str]:
     """The tags that decisions under this snapshot may depend on."""
-    named = (tag for rule in snapshot.rules if rule.when is not None for tag in rule.when.tags or ())
-    return frozenset((SIMULATE_TAG, *named))
+    return snapshot.named["tags"] | {SIMULATE_TAG}
 
 
 def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
     """Choose. Raises ModelNotFound, ContextTooLong or NoEligibleModel; never anything else."""
-    rule = rule_of(request, snapshot.rules) if request.requested_model in snapshot.routed_names else None
+    rule = rule_of(request, snapshot) if request.requested_model in snapshot.routed_names else None
     if rule is None:
         return _decide_direct(request, snapshot)
     choose = rule.choose
@@ -223,14 +224,43 @@ def options(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> tuple[floa
     return best_quality(able), in_order(kept, rule.choose, request)
 
 
-def rule_of(request: RequestFacts, rules: Iterable[Rule]) -> Rule | None:
+def rule_of(request: RequestFacts, snapshot: Snapshot) -> Rule | None:
     """The first rule whose conditions all hold. The last rule has none, so every request for `auto` finds one; a
-    request that names a model matches only rules that name it."""
-    is_auto = request.requested_model == AUTO
+    request that names a model matches only rules that name it.
+
+    Rules that name others are put aside once for all requests alike in names, so that hundreds of rules, one a team,
+    cost each request little.
+    """
+    kind = _kind(request, snapshot)
+    rules = snapshot.rules_by_kind.get(kind)
+    if rules is None:
+        if len(snapshot.rules_by_kind) >= MOST_KINDS:
+            snapshot.rules_by_kind.clear()
+        rules = snapshot.rules_by_kind[kind] = tuple([rule for rule in snapshot.rules if _names(rule.when, request)])
     for rule in rules:
-        if (is_auto or (rule.when is not None and rule.when.model is not None)) and matches(rule.when, request):
+        if matches(rule.when, request):
             return rule
     return None
+
+
+def _kind(request: RequestFacts, snapshot: Snapshot) -> Kind:
+    named = snapshot.named
+    return (
+        named["tags"].intersection(request.tags),
+        request.team if request.team in named["team"] else None,
+        request.project if request.project in named["project"] else None,
+        request.key_id if request.key_id in named["key"] else None,
+        request.operation if request.operation in named["operation"] else None,
+        request.requested_model if request.requested_model in snapshot.routed_names else None,
+    )
+
+
+def _names(when: When | None, request: RequestFacts) -> bool:
+    """Whether the rule names this request, or nobody."""
+    given = {} if when is None else when.conditions
+    if request.requested_model != AUTO and "model" not in given:
+        return False
+    return all(HOLDS[name](given[name], request) for name in NAMES if name in given)
 
 
 def _dropped(able: list[Ranked], ordered: list[Ranked]) -> list[Ranked]:

@@ -31,7 +31,7 @@ def allowed_loss(traffic: Iterable[RequestFacts], rule: Rule, snapshot: Snapshot
     assert share is not None
     losses: list[tuple[float, list[tuple[float, float]]]] = []
     for request in traffic:
-        if rule_of(request, snapshot.rules) is not rule:
+        if rule_of(request, snapshot) is not rule:
             continue
         best, ordered = options(request, rule, snapshot)
         if best > 0.0:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, Literal
 
 import msgspec
@@ -16,6 +17,12 @@ REFUSED_SLOTS = -3
 PAUSED_SLOTS = -4
 """Values of `Facts.backend_state` in place of free slots: the backend is down, still loading, refuses all our keys, or
 asked us to wait."""
+
+
+NAMES: Final = ("tags", "team", "project", "key", "operation", "model")
+"""The conditions that list names of which there are many."""
+Kind = tuple[frozenset[str], str | None, str | None, str | None, str | None, str | None]
+"""A request's names, without those that no rule gives, in the order of NAMES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +93,21 @@ class Snapshot:
     classifier_version: str
     prices_at_us: int = 0
     prices_until_us: int = FOR_EVER_US
+    named: Mapping[str, frozenset[str]] = field(init=False)
+    """By condition, the names that rules give it."""
+    rules_by_kind: dict[Kind, tuple[Rule, ...]] = field(init=False, compare=False, repr=False)
+    """What `rule_of` found out about requests alike in these names."""
     routed_names: frozenset[str] = field(init=False)
     """Names that rules route: `auto`, and those that rules name in `when.model`."""
     cache_seconds: Mapping[str, int] = field(init=False)
     """By the name of a rule whose answers are kept that long."""
 
     def __post_init__(self) -> None:
-        named = (name for rule in self.rules if rule.when is not None for name in rule.when.model or ())
-        object.__setattr__(self, "routed_names", frozenset((AUTO, *named)))
+        given = [rule.when.conditions for rule in self.rules if rule.when is not None]
+        named = {name: frozenset(chain.from_iterable(one.get(name, ()) for one in given)) for name in NAMES}
+        object.__setattr__(self, "named", named)
+        object.__setattr__(self, "rules_by_kind", {})
+        object.__setattr__(self, "routed_names", named["model"] | {AUTO})
         kept = {rule.name: rule.cache_seconds for rule in self.rules if rule.cache_seconds is not None}
         object.__setattr__(self, "cache_seconds", kept)
 

@@ -279,3 +279,28 @@ def test_a_rule_whose_models_are_switched_off_says_so(allowed: frozenset[str] | 
 
 def test_every_condition_has_its_meaning() -> None:
     assert HOLDS.keys() == When.model_fields.keys()
+
+
+def test_of_rules_one_a_team_a_request_weighs_only_those_it_can_meet_and_finds_the_first() -> None:
+    apart = [
+        ("team", {"team": "t7"}, {"team": "other"}),
+        ("project", {"project": "p7"}, {"team": "t7", "project": "other"}),
+        ("key", {"key_id": "k7"}, {"key_id": "other", "team": "t7"}),
+        ("tags", {"tags": ("g7", "unnamed")}, {"tags": ("unnamed",)}),
+        ("operation", {"operation": "messages"}, {"operation": "responses"}),
+        ("model", {"requested_model": "gpt-7"}, {"requested_model": "auto"}),
+    ]
+    values = {"team": "t", "project": "p", "key": "k", "tags": "g", "model": "gpt-"}
+    lines = [
+        f"  - {{name: {condition}-{number}, when: {{{condition}: [{value}{number}]}}, choose: {{from: [mid]}}}}"
+        for condition, value in values.items()
+        for number in range(60)
+    ]
+    by_operation = "  - {name: operation-7, when: {operation: [messages]}, choose: {from: [mid]}}"
+    text = "\n".join(["version: 1", "rules:", *lines, by_operation, "  - {name: default, choose: {from: [mid]}}"])
+    snapshot = make_snapshot(text)
+    for _ in range(2):
+        for condition, request, another in apart:
+            assert decide(make_request(**request), snapshot).decision.rule == f"{condition}-7"
+            assert decide(make_request(**another), snapshot).decision.rule != f"{condition}-7"
+    assert max(map(len, snapshot.rules_by_kind.values())) <= 3
