@@ -196,7 +196,10 @@ class BackendSettings(Strict):
     @model_validator(mode="after")
     def _time_needs_speed(self) -> "BackendSettings":
         if (self.gpu_hour_usd is None) != (self.throughput is None):
-            raise ValueError("gpu_hour_usd and throughput belong together: time costs only what it produces")
+            raise ValueError(
+                "gpu_hour_usd and throughput belong together: time costs only what it produces; leave both out, and "
+                "`breakeven bench backend NAME` measures the throughput"
+            )
         return self
 
 

@@ -95,7 +95,11 @@ def test_a_switched_off_engine_leaves_the_rules_valid(home: Home) -> None:
         ),
         ("backends: {}", "backends: {local: {base_url: 'http://x/v1'}}", "the bundled engine's name"),
         ("backends: {}", "backends: {x: {base_url: 'ftp://x'}}", "backends.x.base_url"),
-        ("backends: {}", "backends: {x: {base_url: 'http://x/v1', gpu_hour_usd: 1}}", "belong together"),
+        (
+            "backends: {}",
+            "backends: {x: {base_url: 'http://x/v1', gpu_hour_usd: 1}}",
+            "belong together.* leave both out, and .breakeven bench backend NAME. measures",
+        ),
         ("backends: {}", "backends: {x: {base_url: 'x:8000/v1'}}", "must begin with http://"),
         ("backends: {}", "backends: {My-vLLM: {base_url: 'http://x'}}", "as in my-vllm"),
         ("backends: {}", "backends: {x: {base_url: 'http://x/v1', models: [m]}}", "which stand in rules.yaml"),
