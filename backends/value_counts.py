@@ -4,10 +4,11 @@ Parsing blocks the event loop and needs up to 25 times the text's memory: 16 MB 
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 
-class MostValues(NamedTuple):
+class MostValues(msgspec.Struct, frozen=True):
     """The most a JSON text may have."""
 
     containers: int

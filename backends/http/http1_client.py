@@ -8,8 +8,10 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from backends.errors import ConnectFailed, NoFilesLeft
 from backends.http.dialing import Dialer, is_for_want_of_files
@@ -33,7 +35,7 @@ MOST_TARGETS: Final = 64
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-class _Target(NamedTuple):
+class _Target(msgspec.Struct, frozen=True):
     """A parsed URL, cached."""
 
     scheme: str

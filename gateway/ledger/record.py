@@ -10,6 +10,7 @@ import google_crc32c
 import msgspec
 
 HEAD = struct.Struct("<II")
+HEAD_BYTES = HEAD.size
 SALT = struct.Struct("<QI")
 MAX_RECORD_BYTES = 1 << 22
 BODY_BEGINS = re.compile(rb"[\x01-\x03]\x20[0-9a-f]{32}")
@@ -57,12 +58,12 @@ class Framing:
         `content` begins at offset `base` of the segment.
         """
         position = start
-        while position + HEAD.size <= len(content):
+        while position + HEAD_BYTES <= len(content):
             length, checksum = HEAD.unpack_from(content, position)
-            end = position + HEAD.size + length
+            end = position + HEAD_BYTES + length
             if length < 2 or length > MAX_RECORD_BYTES or end > len(content):
                 return
-            body = content[position + HEAD.size : end]
+            body = content[position + HEAD_BYTES : end]
             name_end = 2 + body[1]
             kind = KINDS.get(body[0])
             if kind is None or name_end > length or self.checksum(epoch, body) != checksum:
@@ -76,8 +77,8 @@ class Framing:
         A single whole record is not enough: a caller's text inside a torn record could look like one, but such a fake
         is not followed by whole records up to the end.
         """
-        while found := BODY_BEGINS.search(content, start + HEAD.size, until):
-            begin = end = found.start() - HEAD.size
+        while found := BODY_BEGINS.search(content, start + HEAD_BYTES, until):
+            begin = end = found.start() - HEAD_BYTES
             for record in self.scan(epoch, content, start=begin):
                 end = record.end
             if end >= until:

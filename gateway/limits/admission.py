@@ -308,7 +308,8 @@ class Admission:
 
     def _budgets(self, key_id: str, team: str | None, project: str | None) -> list[StrictBudget]:
         """All budgets covering this money, always in the same order, so that requests cannot deadlock."""
-        limits, found = self.limits.get(key_id, UNLIMITED), list[StrictBudget]()
+        limits = self.limits.get(key_id, UNLIMITED)
+        found: list[StrictBudget] = []
         if (own := limits.budget_pico_usd) is not None:
             found.append(StrictBudget("key", key_id, own, limits.budget_window))
         elif self.shadow_pico_usd is not None and key_id in OFF_PATH:

@@ -5,7 +5,7 @@ the endpoint has a field for it.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -57,7 +57,7 @@ PLUGINS: Final[dict[str, ToolKind]] = {
 """OpenRouter's plugins that ask no other model; `auto-router` chooses one, and `fusion` asks a panel."""
 
 
-class HostedTools(NamedTuple):
+class HostedTools(msgspec.Struct, frozen=True):
     """At most `calls` calls, in total, of tools of these kinds. `is_limited`: the request itself sets all limits.
     `longer_tokens`: by how many their results may exceed TOOL_RESULT_TOKENS each, in total.
     `asks_other_models`: it names further models to work on the answer, at their own prices."""
@@ -129,7 +129,7 @@ def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
     found = _of_tools(parsed, body)
     if not plugins or found.asks_other_models:
         return found
-    return found._replace(calls=found.calls + ASSUMED_CALLS, kinds=found.kinds | plugins)
+    return msgspec.structs.replace(found, calls=found.calls + ASSUMED_CALLS, kinds=found.kinds | plugins)
 
 
 def _of_tools(parsed: ResponsesBody | MessagesBody, body: bytes) -> HostedTools:
@@ -271,7 +271,8 @@ def _of_message(tool: _Tool, kind: ToolKind) -> HostedTools:
     if kind != FETCH:
         return limit
     longer = max(0, (most or 0) - TOOL_RESULT_TOKENS)
-    return limit._replace(longer_tokens=limit.calls * longer, is_limited=limit.is_limited and most is not None)
+    is_limited = limit.is_limited and most is not None
+    return msgspec.structs.replace(limit, longer_tokens=limit.calls * longer, is_limited=is_limited)
 
 
 def _messages_kind(tool: _Tool) -> ToolKind | None:

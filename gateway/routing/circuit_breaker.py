@@ -123,8 +123,8 @@ class RetryBudget:
 
     def earn(self) -> None:
         """A request came."""
-        if self.saved < self.burst:
-            self.saved = min(self.burst, self.saved + self.ratio)
+        saved = self.saved + self.ratio
+        self.saved = saved if saved < self.burst else self.burst
 
     def spend(self) -> bool:
         """Take one retry if there is one."""
