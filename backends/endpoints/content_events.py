@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
-from backends.endpoints.chat_text import arguments_in, end_of, said_in
+from backends.endpoints.chat_text import arguments_in, end_of
 from backends.endpoints.content_wrapping import Unwrapper, Wrapping
 from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
+from backends.formats.answer_parts import said_in
 from backends.formats.json_objects import (
     Fields,
     decode_object,

@@ -7,8 +7,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from backends.endpoints.chat_text import arguments_in, end_of, said_in
+from backends.endpoints.chat_text import arguments_in, end_of
 from backends.endpoints.tool_call_deltas import ToolCallNumbers
+from backends.formats.answer_parts import said_in
 from backends.formats.json_objects import Fields, decode_object, first_of, objects_of, part_of, text_of
 from backends.formats.past_thinking import UNSIGNED, details_of, with_details
 from backends.http.errors import is_too_long

@@ -5,10 +5,11 @@ from typing import Final
 
 import msgspec
 
-from backends.endpoints.chat_text import arguments_in, end_of, said_in
+from backends.endpoints.chat_text import arguments_in, end_of
 from backends.endpoints.responses_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
 from backends.endpoints.responses_tools import Tool, Tools, parse_tools
 from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
+from backends.formats.answer_parts import said_in
 from backends.formats.json_objects import Fields, decode_object, first_of, objects_of, part_of, text_of
 from backends.http.stream_reader import MOST_CALLS
 from backends.protocol import Chunk

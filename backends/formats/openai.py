@@ -1,6 +1,7 @@
 """Parses OpenAI's stream events and answers into values. No IO, no clock. Requests are in openai_request.py.
 
-The bytes passed on are the upstream's own. What is read of an event is in openai_events.py.
+The bytes passed on are the upstream's own, except for texts that Mistral wrote in parts. What is read of an event is in
+openai_events.py.
 """
 
 from collections import deque
@@ -12,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from backends.errors import BackendError, UnreadableAnswer
+from backends.formats.answer_parts import with_one_text
 from backends.formats.json_objects import decode_object, objects_of
 from backends.formats.openai_events import ChatEvent, Choice, decode_leniently, error_in_text, error_told
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
@@ -166,7 +168,7 @@ class OpenAIStreamReader(StreamReader):
     def _chunk(self, events: Sequence[ChatEvent], lines: Sequence[bytes]) -> Chunk:
         """One chunk for these events; `lines` has the data of each."""
         characters = 0
-        has_output = is_malformed = is_given_up = False
+        has_output = has_parts = is_malformed = is_given_up = False
         finish_reason = usage = timings = None
         for event in events:
             has_usage = event.usage is not None or event.x_groq is not None
@@ -176,6 +178,8 @@ class OpenAIStreamReader(StreamReader):
                 if found:
                     has_output = True
                     characters += count
+                if text is not None and type(text.content) is list:
+                    has_parts = True
                 if choice.finish_reason:
                     finish_reason = choice.finish_reason
                     is_given_up = is_given_up or _is_given_up(choice)
@@ -200,6 +204,8 @@ class OpenAIStreamReader(StreamReader):
                 raise given_up
             if event.x_breakeven:
                 timings = parse_timings(event.x_breakeven)
+        if has_parts:
+            lines = [with_one_text(line) for line in lines]
         told = _BETWEEN.join(lines)
         if not self._wants_usage and b'"usage"' in told:
             told = _BETWEEN.join(_without_usage(events, lines))
@@ -295,6 +301,8 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
     if is_bare:
         body = _with_messages(body)
+    if any(choice.message is not None and type(choice.message.content) is list for choice in event.choices or ()):
+        body = with_one_text(body)
     return Chunk(
         body,
         has_output=has_output,

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from backends.endpoints.chat_text import said_in
 from backends.endpoints.messages_events import message_from_answer
 from backends.endpoints.responses_events import response_from_answer
 from backends.endpoints.responses_items import ResponseHead
+from backends.formats.answer_parts import said_in
 
 MISTRALS = [
     {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}, {"type": "text", "text": "!"}]},

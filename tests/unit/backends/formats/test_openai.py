@@ -54,7 +54,6 @@ OUTPUTS: list[tuple[object, bool, int]] = [
     (delta(content=None, function_call={"name": "f", "arguments": "{}"}), True, 3),
     (delta(function_call={"name": "f"}, tool_calls=[{"index": 0, "function": {"name": "f"}}]), True, 1),
     (delta(audio={"data": "UklGRg=="}), True, 0),
-    (delta(content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]), True, 2),
     (delta(content=[{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}]), True, 2),
     (delta(content=[{"type": "text", "text": "hi"}, 7]), True, 2),
     ({"choices": [{"index": 0, "text": "plain", "finish_reason": None}]}, True, 5),
