@@ -27,6 +27,8 @@ from gateway.process.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 RESPONSES: Final = "/v1/responses"
+PLACES: Final = (RESPONSES, "/v1")
+"""LiveKit's client asks at its base URL itself."""
 OPEN_SECONDS: Final = 3600.0
 """As at OpenAI. The responses being written then are finished."""
 MOST_AT_ONCE: Final = 16
@@ -40,7 +42,7 @@ _WENT_AWAY, _FAILED, _RESTARTS = 1001, 1011, 1012
 
 def takes_socket(path: str) -> bool:
     """Whether one may be opened there: at the endpoint, under whichever of its addresses."""
-    return path.rstrip("/").endswith("/responses")
+    return path.rstrip("/").endswith(("/responses", "/v1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ class ResponseSockets:
         self._of_key[key.id] = self._of_key.get(key.id, 0) + 1
         try:
             await send({"type": "websocket.accept"})
-            await _Socket(self, scope, receive, send, tenant_of(key.team, key.id)).run()
+            await _Socket(self, {**scope, "path": RESPONSES}, receive, send, tenant_of(key.team, key.id)).run()
         except OSError:  # servers raise it once the client has gone
             return
         finally:
@@ -99,7 +101,7 @@ class ResponseSockets:
                 del self._of_key[key.id]
 
     def _welcome(self, scope: Scope) -> KeyRecord:
-        if scope["path"].rstrip("/") != RESPONSES:
+        if scope["path"].rstrip("/") not in PLACES:
             raise NotFound(f"There is no WebSocket at {scope['path']}; there is one at {RESPONSES}.", code="not_found")
         key = self.key_of(scope)
         require_model_access(key)

@@ -165,6 +165,12 @@ async def test_who_may_not_open_one_gets_an_http_response(
     assert says in json.loads(response.body or b"")["error"]["message"]
 
 
+@pytest.mark.parametrize("path", ["/v1/responses/", "/v1"])
+async def test_clients_write_its_address_in_several_ways(service: Service, path: str) -> None:
+    async with opened(service, path=path) as socket:
+        assert (await answer(socket))["status"] == "completed"
+
+
 async def test_a_key_has_half_of_all_at_most() -> None:
     async with served(translating(), most=4) as service, opened(service), opened(service):
         with pytest.raises(InvalidStatus, match="503"):
