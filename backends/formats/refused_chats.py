@@ -69,7 +69,7 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
     (
         re.compile(
             rb'function (?:name or )?parameters is empty|parameters\\*" is a required property for'
-            rb"|'function', 'parameters'\), 'msg': 'Field required'"
+            rb"|'function', 'parameters'\), 'msg': 'Field required'|\.function\.parameters: Field required"
         ),
         with_parameters,
     ),
@@ -80,14 +80,14 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
     (
         re.compile(
             rb"\('body', '\w{1,64}'\), 'msg': '[^']{1,80}', 'input': None"
-            rb"|\"error\": ?\"\w{1,64} must be of type [(\w]"
+            rb'|"message":"\w{1,64} must be of type [(\w]|\bbody(?:\.\w{1,64}){1,3}: Input should be '
         ),
         without_nulls,
     ),
 )
 """How DashScope, also in Chinese, and ModelScope refuse to think in an answer that is not streamed, which Qwen3's open
-models do by default; Databricks, llama-cpp-python and MiniMax functions without parameters; llama-cpp-python a schema
-where OpenAI has it; and it and mlx_lm.server a field that is null."""
+models do by default; Databricks, LitServe, llama-cpp-python and MiniMax functions without parameters; llama-cpp-python
+a schema where OpenAI has it; and Infinity, llama-cpp-python and mlx_lm.server a field that is null."""
 
 
 def chat_mend_for(refusal: bytes) -> ChatMend | None:

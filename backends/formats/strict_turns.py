@@ -236,7 +236,8 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
             rb"|cannot unmarshal array into Go struct field [\w.]{1,60}\.content of type string"
             rb"|type mismatch of '/messages/\d+/content'|required properties at '/messages/\d+' are 'role,content'"
             rb"|can only concatenate str \(not|'dict object' has no attribute 'content'"
-            rb"|AssistantMessage', 'content'\), 'msg': 'Input should be a valid string', 'input': None",
+            rb"|AssistantMessage', 'content'\), 'msg': 'Input should be a valid string', 'input': None"
+            rb"|\bbody\.messages\.\d+\.content: Input should be a valid string",
             re.IGNORECASE,
         ),
         with_plain_texts,

@@ -59,6 +59,16 @@ async def test_a_model_that_its_provider_does_not_know_is_asked_of_the_next(
     assert caught.value.body == in_openai_shape(body)
 
 
+@pytest.mark.parametrize(("field", "kind"), [("tool_choice", Untranslatable), ("temperature", UpstreamRejected)])
+async def test_what_a_server_lacks_of_tools_is_asked_of_the_next(field: str, kind: type[UpstreamRejected]) -> None:
+    """Of LitServe 0.2.19, whose types know fewer choices than OpenAI's."""
+    body = b'{"detail":[{"type":"enum","loc":["body","%b"],"msg":"Input should be","input":"x"}]}' % field.encode()
+    async with ScriptedProvider(Raw((body,), status=422, headers=JSON)) as provider:
+        with pytest.raises(UpstreamRejected) as caught:
+            await ask(provider)
+    assert type(caught.value) is kind
+
+
 REFUSALS = [
     "Unsupported value: 'temperature' does not support 0.7 with this model. Only the default (1) value is supported.",
     "Unsupported parameter: 'stop' is not supported with this model.",

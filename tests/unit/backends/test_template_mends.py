@@ -247,6 +247,33 @@ async def test_qwen_thinks_only_where_it_is_streamed() -> None:
         assert told == [None, False, False, None]
 
 
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [  # mlx_lm.server 0.32.2, Infinity 0.0.78, llama-cpp-python 0.3.36
+        (400, b"{\"error\": \"temperature must be of type ('float', 'int')\"}"),
+        (
+            422,
+            b'{"detail":[{"type":"float_type","loc":["body","temperature"],"msg":"Input should be a valid number",'
+            b'"input":null}]}',
+        ),
+        (
+            500,
+            b"{\"error\":{\"message\":\"1 validation error:\\n  {'type': 'float_type', 'loc': ('body', "
+            b"'temperature'), 'msg': 'Input should be a valid number', 'input': None}\\n\",\"type\":"
+            b'"internal_server_error","param":null,"code":null}}',
+        ),
+    ],
+)
+async def test_what_is_null_is_left_out_where_that_is_refused(status: int, said: bytes) -> None:
+    """openai for Python sends `temperature=None` as null."""
+    body = b'{"messages":[{"role":"user","content":"a"}],"stream":true,"temperature":null}'
+    async with ScriptedProvider(Raw((said,), status=status, headers=JSON), *[Outcome()] * 2) as provider:
+        async with aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend:
+            for _ in range(2):
+                await read_stream.collect(backend, ask(body))
+        assert ["temperature" in request.json for request in provider.received] == [True, False, False]
+
+
 async def test_a_function_without_parameters_says_so_only_where_that_is_asked_for() -> None:
     """Qwen Code's prompts failed at MiniMax."""
     refused = refusal(400, "invalid params, function parameters is empty (2013)")

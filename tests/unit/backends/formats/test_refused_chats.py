@@ -33,16 +33,18 @@ WORDS = [
         "'msg': 'Input should be a valid number', 'input': None}\n",
         without_nulls,
     ),
+    ("temperature must be of type ('float', 'int')", without_nulls),
+    ("body.text.dimensions: Input should be a valid integer", without_nulls),
+    (
+        "body.tools.0.function.description: Field required; body.tools.0.function.parameters: Field required",
+        with_parameters,
+    ),
 ]
 
 
 @pytest.mark.parametrize(("words", "mend"), WORDS)
 def test_each_provider_has_its_words(words: str, mend: object) -> None:
     assert chat_mend_for(msgspec.json.encode({"error": {"message": words}})) is mend
-
-
-def test_mlx_lm_has_its_words_in_an_error_that_is_a_text() -> None:
-    assert chat_mend_for(b"{\"error\": \"temperature must be of type ('float', 'int')\"}") is without_nulls  # 0.32.2
 
 
 def test_what_is_null_is_left_out() -> None:

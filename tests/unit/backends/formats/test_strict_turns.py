@@ -216,6 +216,7 @@ WORDS = [
     ("json: cannot unmarshal array into Go struct field Message.messages.content of type string", with_plain_texts),
     ('can only concatenate str (not "list") to str', with_plain_texts),
     ("'dict object' has no attribute 'content'", with_plain_texts),
+    ("body.messages.1.content: Input should be a valid string", with_plain_texts),
     (
         "{'type': 'string_type', 'loc': ('body', 'messages', 1, 'ChatCompletionRequestAssistantMessage', 'content'), "
         "'msg': 'Input should be a valid string', 'input': None}",
