@@ -15,6 +15,17 @@ NEXT_SECONDS: Final = 0.25
 STALE_SECONDS: Final = 300.0
 """How long old addresses are used while the resolver fails."""
 
+GONE_SECONDS: Final = 60
+"""How long a peer's kernel may acknowledge nothing, however busy its program. Without a bound, a call on a connection
+whose peer has vanished waits for its whole timeout: ten minutes, unless configured."""
+SIGNS_OF_LIFE: Final = {
+    "TCP_KEEPIDLE": GONE_SECONDS // 2,
+    "TCP_KEEPALIVE": GONE_SECONDS // 2,  # what macOS calls the same
+    "TCP_KEEPINTVL": GONE_SECONDS // 6,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": GONE_SECONDS * 1000,  # Linux's: no probes are sent while data waits to be acknowledged
+}
+
 P = TypeVar("P", bound=asyncio.Protocol)
 Connecting = asyncio.Task[tuple[asyncio.Transport, P]]
 
@@ -34,7 +45,7 @@ class Dialer:
         loop = asyncio.get_running_loop()
         name = host if tls else None
         if len(addresses) == 1:
-            return (await loop.create_connection(make, addresses[0], port, ssl=tls, server_hostname=name))[1]
+            return _watched(await loop.create_connection(make, addresses[0], port, ssl=tls, server_hostname=name))
         pending: set[Connecting[P]] = set()
         error: BaseException | None = None
         try:
@@ -48,7 +59,7 @@ class Dialer:
                     for one in done:
                         if (error := one.exception()) is None:
                             pending |= done - {one}
-                            return one.result()[1]
+                            return _watched(one.result())
                     if not is_last:
                         break
             assert error is not None
@@ -92,6 +103,19 @@ def is_for_want_of_files(error: BaseException) -> bool:
 async def _resolve(host: str, port: int) -> Sequence[str]:
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
+
+
+def _watched(opened: tuple[asyncio.Transport, P]) -> P:
+    """Has the kernel drop the connection once its peer is gone."""
+    transport, protocol = opened
+    if transport.is_closing():
+        return protocol
+    connection = transport.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in SIGNS_OF_LIFE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return protocol
 
 
 async def _call_off(pending: "set[Connecting[P]]") -> None:

@@ -9,8 +9,9 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+import uvloop
 
-from backends.http.dialing import STALE_SECONDS, Dialer, is_for_want_of_files
+from backends.http.dialing import SIGNS_OF_LIFE, STALE_SECONDS, Dialer, is_for_want_of_files
 
 NOWHERE = "127.0.0.2"
 HERE = "127.0.0.1"
@@ -100,6 +101,36 @@ def test_an_address_that_swallows_everything_is_not_waited_for() -> None:
             assert (await Dialer(next_seconds=0.01).dial(Line, "provider", port, None)).reached == HERE
 
     in_loop(scene)
+
+
+class OpenLine(asyncio.Protocol):
+    """Keeps its transport."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+
+@pytest.mark.parametrize("addresses", [(HERE,), (NOWHERE, HERE)])
+@pytest.mark.parametrize("factory", [Resolver, uvloop.new_event_loop])
+def test_the_kernel_drops_a_connection_whose_peer_is_gone(factory: Any, addresses: tuple[str, ...]) -> None:
+    async def scene(loop: Any) -> None:
+        host = HERE
+        if isinstance(loop, Resolver):
+            host, loop.addresses = "provider", addresses
+        peers: list[asyncio.StreamWriter] = []
+        async with await asyncio.start_server(lambda _, writer: peers.append(writer), HERE, 0) as server:
+            line = await Dialer().dial(OpenLine, host, int(server.sockets[0].getsockname()[1]), None)
+            open_socket = line.transport.get_extra_info("socket")
+            assert open_socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            for name, value in SIGNS_OF_LIFE.items():
+                if hasattr(socket, name):
+                    assert open_socket.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
+            line.transport.close()
+            for peer in peers:
+                peer.close()
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(scene(runner.get_loop()))
 
 
 class Twins(Resolver):
