@@ -32,6 +32,7 @@ from backends.errors import StreamBroken, UpstreamRejected
 from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
 from backends.formats.responses import leans_on_kept
+from backends.formats.sampling import caches_at_breakpoints
 from backends.http.reply import PlainReply
 from backends.learned import Learned, OfTools, of_tools
 from backends.model_lists import ListsModels, ModelList
@@ -212,7 +213,8 @@ class TranslatingBackend:
         """Raises UpstreamRejected."""
         return chat_body_from_messages(
             body,
-            keeps_cache_marks=self._dialect.takes_cache_marks,
+            keeps_cache_marks=self._dialect.takes_cache_marks
+            or (self._dialect.models_think and caches_at_breakpoints(call.upstream_model)),
             continues_last=self._dialect.continues_messages,
             thoughts=self._dialect.thoughts,
             reasons=call.reasons,

@@ -11,7 +11,9 @@ import msgspec
 from backends.dialects import PLAIN, Dialect
 from backends.errors import UpstreamRejected
 from backends.formats.answer_schema import without_value
+from backends.formats.cache_breakpoints import mark_breakpoints
 from backends.formats.call_ids import with_call_ids
+from backends.formats.json_objects import objects_of
 from backends.formats.json_splice import (
     VALUES,
     Member,
@@ -31,7 +33,13 @@ from backends.formats.past_thinking import (
     without_reasoning,
     without_thinking_parts,
 )
-from backends.formats.sampling import OPENAI_SAMPLING, effort_for_functions, nearest_effort, thinks
+from backends.formats.sampling import (
+    OPENAI_SAMPLING,
+    caches_at_breakpoints,
+    effort_for_functions,
+    nearest_effort,
+    thinks,
+)
 from backends.formats.stream_options import with_usage
 from backends.formats.tool_turns import (
     with_answers,
@@ -83,8 +91,8 @@ _HAS_USAGE_CHUNK: Final = frozenset({"chat.completions", "completions"})
 
 def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
     """The caller's JSON with our model, our cache salt and a request for usage, in the provider's dialect. Everything
-    else stays as sent, except what the dialect demands: reasoning removed or added, cache marks removed, tool call ids
-    and the `developer` role replaced, and Hugging Face's name for a schema.
+    else stays as sent, except what the dialect demands: reasoning removed or added, cache marks removed or replaced,
+    ids of calls and the `developer` role replaced, and Hugging Face's name for a schema.
 
     A renamed field's value moves unless the caller gave both. A caller's own `cache_salt` is removed, since it could
     share another tenant's prefix cache. So is, at an engine of ours, a `priority` below the default 0, which would
@@ -126,6 +134,8 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             if (said := _as_told(came, dialect, reasons=call.reasons)) != came:
                 edits["messages"] = said
         if dialect.refuses_cache_marks and call.operation == "chat.completions" and _MARK in call.body:
+            if dialect.models_think and caches_at_breakpoints(call.upstream_model):
+                edits |= _with_breakpoints(call.body, members, edits)
             edits |= _without_marks(call.body, members, edits)
         has_ours = call.operation in RESPONSES and any(mark in call.body for mark in OUR_MARKS)
         if has_ours and (items := members.get("input")):
@@ -275,6 +285,18 @@ def _without_marks(body: bytes, members: Mapping[str, Member], edits: Mapping[st
             objects = _without_in(inner, _MARKS, objects)
         kept[name] = _without(_MARKS, objects)
     return kept
+
+
+def _with_breakpoints(
+    body: bytes, members: Mapping[str, Member], edits: Mapping[str, bytes | None]
+) -> dict[str, bytes]:
+    member = members.get("messages")
+    said = edits.get("messages") or (body[member.start : member.end] if member else b"")
+    try:
+        messages = msgspec.json.decode(said)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
+        return {}
+    return {"messages": msgspec.json.encode(messages)} if mark_breakpoints(objects_of(messages)) else {}
 
 
 def _instructed_in_input(

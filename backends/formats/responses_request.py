@@ -10,12 +10,20 @@ from typing import Final, cast
 import msgspec
 
 from backends.formats.answer_schema import JSON_KINDS, schema_in
+from backends.formats.cache_breakpoints import NAME as BREAKPOINT
+from backends.formats.cache_breakpoints import mark_breakpoints
 from backends.formats.call_ids import for_openai
 from backends.formats.chat_fields import invalid, list_of, object_of, refuse_unsayable, untranslatable
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.openai_request import is_in_own_words, members_of
 from backends.formats.past_thinking import carried_for, details_of, with_details
-from backends.formats.sampling import answers_responses_alone, calls_functions_in_chats, nearest_effort, thinks
+from backends.formats.sampling import (
+    answers_responses_alone,
+    caches_at_breakpoints,
+    calls_functions_in_chats,
+    nearest_effort,
+    thinks,
+)
 from backends.protocol import Call
 
 SAME: Final = (
@@ -36,7 +44,6 @@ LEAST_OUTPUT_TOKENS: Final = 16
 """The Responses API rejects a lower limit, which chat completions accept."""
 _REFUSED_WHILE_IT_THINKS: Final = frozenset({"temperature", "top_p", "logprobs", "top_logprobs"})
 _NO_PARAMETERS: Final[Fields] = {"type": "object", "properties": {}}
-_BREAKPOINT: Final = "prompt_cache_breakpoint"
 _FUNCTION: Final = b'"function"'
 
 
@@ -74,6 +81,8 @@ def build_response_body(
     """
     fields = {name: value for name, value in _fields_of(call).items() if value is not None}
     model = call.upstream_model
+    if models_think and caches_at_breakpoints(model):
+        mark_breakpoints(objects_of(fields.get("messages")))
     effort = fields.get("reasoning_effort")
     is_known = models_think or answers_responses_alone(model)
     if is_known and not is_in_own_words(call, fields.get("model")):
@@ -288,7 +297,7 @@ def _output(content: object, where: str) -> object:
 
 def _part(part: Fields, where: str) -> Fields:
     kind = part.get("type")
-    mark: Fields = {_BREAKPOINT: part[_BREAKPOINT]} if part.get(_BREAKPOINT) is not None else {}
+    mark: Fields = {BREAKPOINT: part[BREAKPOINT]} if part.get(BREAKPOINT) is not None else {}
     if kind == "text":
         return {"type": "input_text", "text": text_of(part, "text") or "", **mark}
     if kind == "image_url":

@@ -153,6 +153,12 @@ def calls_functions_in_chats(model: str, effort: str | None) -> bool:
     return version is None or version < (5, 4) or not thinks(model, effort)
 
 
+def caches_at_breakpoints(model: str) -> bool:
+    """Whether an OpenAI model finds a cached prompt only at a breakpoint, as all do since GPT-5.6. Those before refuse
+    breakpoints, and find the longest prefix by themselves."""
+    return _order(model) >= (5, 6)
+
+
 def effort_for_functions(model: str, effort: str | None) -> str | None:
     """The effort to send with a chat that has functions: from 5.4 on, OpenAI models call functions in chats only when
     they do not reason. Raises Untranslatable for a model that always reasons."""
