@@ -214,6 +214,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._keep_alive.cancel()
         self.connections.discard(self)
         self.crowd.gone(self)
+        self.parser = None  # type: ignore[assignment]  # as when a connection is lost: it refers to us
         patience, crowd = self.patience_seconds, self.crowd
         socket = SocketProtocol(
             self.config, self.server_state, self.app_state, self.sockets, patience_seconds=patience, crowd=crowd

@@ -132,6 +132,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._forget()
         self._let_go()
         super().connection_lost(exc)
+        self.conn.parser.close()  # amid a message it holds its megabytes in a cycle, and those are searched for seldom
 
     def _read_on(self) -> None:
         """Not while the client accepts no data: each ping that is read is answered."""

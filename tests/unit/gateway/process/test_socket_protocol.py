@@ -1,9 +1,11 @@
 """WebSockets on a server's connections: where they are opened, what they may hold, and how they end."""
 
 import asyncio
+import gc
 import os
 import signal
 import struct
+import weakref
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -19,7 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from gateway.process.offers import socket_key_of
 from gateway.process.patient_protocol import patient_protocol
 from gateway.process.server import bind, serve_until_stopped
-from gateway.process.socket_protocol import STOPPING, Sockets
+from gateway.process.socket_protocol import STOPPING, SocketProtocol, Sockets
 from tests.live_server import serving
 from tests.virtual_time import run
 from tests.virtual_wire import Wire
@@ -250,6 +252,28 @@ def test_of_too_many_connections_sockets_that_are_silent_longest_are_told_to_clo
         return [wire.ended is None for wire in wires], wires[1].said[-4:]
 
     assert run(scene) == ([True, False, True], b"\x88\x02" + struct.pack("!H", 1012))
+
+
+def test_of_one_that_is_lost_amid_a_message_nothing_stays() -> None:
+    """Cycles are searched for seldom (native/cycles.py), and each held up to the largest message."""
+
+    async def scene() -> "list[weakref.ref[Any]]":
+        sockets = Sockets(lambda path: True, largest_bytes=SMALL, most_arriving_bytes=SMALL)
+        wire = Gate(patient_protocol(30.0, most=9, sockets=sockets), Echo(), keep_alive_seconds=75)
+        http = weakref.ref(wire.protocol)
+        await wire.hear(OFFER)
+        await wire.hear(frame(TEXT, b"a") + frame(CONTINUATION, bytes(500))[:300])
+        left = weakref.ref(cast(SocketProtocol, wire.protocol).conn)
+        wire.close()
+        await asyncio.sleep(100)  # until no timer is left
+        wire.protocol = cast(Any, None)  # of the test's own cycle
+        return [http, left]
+
+    gc.disable()
+    try:
+        assert [one() for one in run(scene)] == [None, None]
+    finally:
+        gc.enable()
 
 
 async def test_a_server_that_stops_tells_the_application_and_waits_for_it() -> None:
