@@ -16,7 +16,7 @@ import msgspec
 from backends.formats.json_objects import Fields, decode_object, integer, objects_of, part_of, text_of
 
 MOST_CHOICES: Final = 1_000
-_MAY_TELL: Final = re.compile(rb'"(?:error_)?message"|"status_msg"|"error_code"')
+_MAY_TELL: Final = (b'"message"', b'"error_message"', b'"status_msg"', b'"error_code"')
 _STATUS_LINE: Final = re.compile(r":HTTP_STATUS/(\d{3})\b")
 _MINIMAX: Final[Mapping[int, int]] = {
     1002: 429,
@@ -129,7 +129,9 @@ def error_told(events: Sequence[ChatEvent], lines: Sequence[bytes]) -> Fields | 
     `code` and `message`, FastChat's `error_code` and `text`, Venice's `error_type` and `error_message`, and MiniMax's
     `base_resp`. `lines` are the data of each, and any of these is enough."""
     for event, line in zip(events, lines, strict=True):
-        if not event.choices and _MAY_TELL.search(line) and (error := _told(decode_object(line) or {})) is not None:
+        if event.choices or not any(map(line.count, _MAY_TELL)):
+            continue
+        if (error := _told(decode_object(line) or {})) is not None:
             return error
     return None
 
