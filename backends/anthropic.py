@@ -48,8 +48,10 @@ NATIVE_PATHS: Final[Mapping[Operation, str]] = {
     "messages.count_tokens": "messages/count_tokens",
 }
 """Calls in Anthropic's own format."""
-_UNREADABLE: Final = re.compile(rb"signature[^\"]{0,9} in [^\"]{0,9}thinking")
-"""How Anthropic rejects thinking of another provider, or of a conversation that has changed since."""
+_UNREADABLE: Final = re.compile(
+    rb"(?:signature|data)[^\"]{0,9} in [^\"]{0,12}thinking|thinking[^\"]{0,9}blocks in the latest assistant message can"
+)
+"""How Anthropic rejects thinking of another provider, or of a conversation or an answer that has changed since."""
 _MISSED: Final = re.compile(
     rb"thinking mode must be passed back|reasoning_content is missing|or `redacted_thinking`, but"
 )

@@ -68,13 +68,25 @@ async def test_an_effort_that_a_model_lacks_is_not_told_unless_the_caller_named_
 BOUND = "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different conversation."
 
 
-@pytest.mark.parametrize("has_more", [True, False])
-async def test_thinking_that_anthropic_cannot_read_is_left_out(has_more: bool) -> None:
+@pytest.mark.parametrize(
+    ("message", "has_more"),
+    [
+        (BOUND, True),
+        (BOUND, False),
+        ("messages.21.content.1: Invalid `data` in `redacted_thinking` block", True),  # kelivo #481
+        (  # claude-code #63172, #63393, #63412, opencode #30200
+            "messages.1.content.6: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
+            "modified. These blocks must remain as they were in the original response.",
+            True,
+        ),
+    ],
+)
+async def test_thinking_that_anthropic_cannot_read_is_left_out(message: str, has_more: bool) -> None:
     hello, said = {"role": "user", "content": "hi"}, {"type": "text", "text": "hello", "citations": None}
     thoughts = [{"type": "thinking", "thinking": "", "signature": "x"}, {"type": "redacted_thinking", "data": "y"}]
     answer = {"role": "assistant", "content": [*thoughts, said] if has_more else thoughts}
     body = json.dumps({"model": "auto", "messages": [hello, answer, hello], "thinking": {"type": "adaptive"}}).encode()
-    error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": BOUND}}).encode()
+    error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}}).encode()
     refused = Raw((error,), status=400, headers={"content-type": "application/json"})
     async with ScriptedProvider(refused, OUTCOME) as provider:
         [chunk] = await collect(provider, make_call(body, "messages"))
