@@ -12,8 +12,11 @@ from typing import Final, TypeVar
 
 NEXT_SECONDS: Final = 0.25
 """RFC 8305, 5: the delay before the next address is tried in parallel."""
+ANSWER_SECONDS: Final = 1.0
+"""How long the resolver is waited for if addresses are known. While a name server is down, the system's resolver asks
+the next one after 5 s, which is all the time that a connection has by default."""
 STALE_SECONDS: Final = 300.0
-"""How long old addresses are used while the resolver fails."""
+"""How long old addresses are used while the resolver fails or is slow."""
 
 GONE_SECONDS: Final = 60
 """How long a peer's kernel may acknowledge nothing, however busy its program. Without a bound, a call on a connection
@@ -34,8 +37,8 @@ class Dialer:
     """For one event loop. asyncio's `create_connection` would query the resolver for every connection (it has few
     threads for all names), and wait at an unresponsive address until the whole timeout is over."""
 
-    def __init__(self, *, next_seconds: float = NEXT_SECONDS) -> None:
-        self._next_seconds = next_seconds
+    def __init__(self, *, next_seconds: float = NEXT_SECONDS, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._next_seconds, self._answer_seconds = next_seconds, answer_seconds
         self._asking: dict[tuple[str, int], asyncio.Task[Sequence[str]]] = {}
         self._known: dict[tuple[str, int], tuple[float, Sequence[str]]] = {}
 
@@ -75,13 +78,11 @@ class Dialer:
         if asking is None:
             asking = self._asking[place] = asyncio.create_task(_resolve(host, port))
             asking.add_done_callback(lambda task: self._answered(place, task))
-        try:
+        known_at, addresses = self._known.get(place, (float("-inf"), ()))
+        if asyncio.get_running_loop().time() - known_at > STALE_SECONDS:
             return await asyncio.shield(asking)
-        except OSError:
-            known_at, addresses = self._known.get(place, (float("-inf"), ()))
-            if asyncio.get_running_loop().time() - known_at > STALE_SECONDS:
-                raise
-            return addresses
+        await asyncio.wait((asking,), timeout=self._answer_seconds)
+        return asking.result() if asking.done() and asking.exception() is None else addresses
 
     def _answered(self, place: tuple[str, int], task: "asyncio.Task[Sequence[str]]") -> None:
         del self._asking[place]

@@ -201,6 +201,29 @@ def test_while_the_resolver_fails_the_last_addresses_serve_and_not_for_ever() ->
     in_loop(scene)
 
 
+def test_a_resolver_that_is_slow_is_not_waited_for_once_addresses_are_known() -> None:
+    async def scene(loop: Resolver) -> None:
+        async with listening() as port:
+            dialer = Dialer(answer_seconds=0.01)
+            loop.answers.clear()
+            first = asyncio.create_task(dialer.dial(Line, "provider", port, None))
+            while not loop.asked:
+                await asyncio.sleep(0)
+            first.cancel()  # its time was up; what it asked for is still learnt
+            loop.answers.set()
+            await dialer.dial(Line, "provider", port, None)
+            loop.answers.clear()
+            assert (await dialer.dial(Line, "provider", port, None)).reached == HERE
+            loop.ahead = STALE_SECONDS + 10
+            late = asyncio.create_task(dialer.dial(Line, "provider", port, None))
+            await asyncio.wait((late,), timeout=0.05)
+            assert not late.done(), "what was known is too old"
+            loop.answers.set()
+            assert (await late).reached == HERE
+
+    in_loop(scene)
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
