@@ -86,6 +86,8 @@ _OF_THE_REQUEST: Final = re.compile(
 """How llama.cpp, llama-cpp-python, LM Studio, Ollama and vLLM say with 500 that a model cannot take this request: its
 chat template refuses it, it sees no images, or a field, a tool, a schema or the length is not as the server wants
 it."""
+_WORDLESS: Final = b'"message":"","type":"internal_server_error"'
+"""How llama-cpp-python's server refuses several prompts, or a forced call where its format of tools has none."""
 _FULL: Final = re.compile(
     rb"busy and cannot accept new requests|prefill token backlog limit|the request queue is full", re.IGNORECASE
 )
@@ -167,6 +169,8 @@ def error_from_status(
         return Untranslatable(f"{message}: its model wrote no valid call or JSON", status=status, body=body)
     if status == 500 and _OF_THE_REQUEST.search(body):
         return Untranslatable(f"{message}: its model cannot take the request", status=400, body=body)
+    if status == 500 and _WORDLESS in body:
+        return Untranslatable(f"{message}: its server cannot take the request, without saying why", status=400)
     if status in _NOT_OFFERED or (400 <= status < 500 and status not in _BUSY):
         return UpstreamRejected(message, status=status, body=body)
     return UpstreamUnavailable(message, status=status, retry_after_seconds=parse_retry_after(headers, now))

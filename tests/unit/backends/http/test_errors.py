@@ -337,6 +337,14 @@ def test_a_500_about_the_request_does_not_count_against_the_server(said: str) ->
     assert (error.status, error.body) == (400, body)
 
 
+def test_a_500_of_llama_cpp_python_without_a_word_is_about_the_request() -> None:
+    """A check that fails in its code (0.3.36): five lists of prompts in a row closed the model to everybody."""
+    error = from_status(500, b'{"error":{"message":"","type":"internal_server_error","param":null,"code":null}}')
+    assert isinstance(error, Untranslatable)
+    assert (error.status, error.body) == (400, b"")
+    assert "without saying why" in error.message
+
+
 @pytest.mark.parametrize(
     "error",
     [  # vLLM 0.32.0 in a chat and a message; SGLang, which sends its own inside a stream
