@@ -12,6 +12,7 @@ from backends.formats import efforts, refused_fields, stream_options
 from backends.formats.efforts import EFFORT, effort_of, offered_effort, with_effort
 from backends.formats.json_objects import decode_object, text_of
 from backends.formats.openai_request import build_body, is_in_own_words
+from backends.formats.past_thinking import with_unknown_signatures
 from backends.formats.refused_chats import ChatMend, chat_mend_for, may_be_quoted
 from backends.formats.refused_fields import OfEffort, of_effort, refused_field, without_refused
 from backends.formats.stream_options import without_refused_options
@@ -67,7 +68,8 @@ class ChatExchanges:
                 mend = mend_for(refusal.body)
                 if mend and mend not in tried and (kept := mended(exchange.body, (mend,))) != exchange.body:
                     tried.append(mend)
-                    learned += [] if may_quote(refusal.body, call.body) else [mend]
+                    is_of_one = mend is with_unknown_signatures  # another conversation's are good
+                    learned += [] if is_of_one or may_quote(refusal.body, call.body) else [mend]
                 elif (whole := chat_mend_for(refusal.body)) and (kept := whole(exchange.body)) != exchange.body:
                     chat_mends.append(whole)
                 elif told is None and (effort := self._offered_effort(exchange.body, refusal)):

@@ -21,14 +21,12 @@ from backends.formats.gemini_contents import (
 )
 from backends.formats.input_tokens import read_count
 from backends.formats.json_splice import NotAnObject
+from backends.formats.past_thinking import UNREADABLE_SIGNATURE
 from backends.formats.strict_turns import mended_chat
 from backends.http.errors import google_status
 from backends.http_backend import Exchange, HttpBackend, answers_ok, join_url
 from backends.protocol import CONTENT, COUNT_OF_CONTENT, BackendHealth, Call, Reply
 
-_UNREADABLE: Final = re.compile(
-    rb"(?:invalid|corrupted) thought signature|thought signature is not valid", re.IGNORECASE
-)
 _NAMES_STORED: Final = re.compile(rb"file_?uri|cached_?content|\\u00[4-7]", re.IGNORECASE)
 """Whether a request names a file or a cache. Its names may be spelt with escapes, which nobody needs for letters."""
 STREAM: Final = "streamGenerateContent?alt=sse"
@@ -92,7 +90,10 @@ class GeminiBackend(HttpBackend):
         try:
             return await self.exchange(call, exchange)
         except UpstreamRejected as refusal:
-            if not _UNREADABLE.search(refusal.body) or (unsigned := without_signatures(exchange.body)) == exchange.body:
+            if (
+                not UNREADABLE_SIGNATURE.search(refusal.body)
+                or (unsigned := without_signatures(exchange.body)) == exchange.body
+            ):
                 raise
         return await self.exchange(call, replace(exchange, body=unsigned))
 

@@ -7,6 +7,7 @@ move between providers with every request.
 
 import base64
 import binascii
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -32,6 +33,10 @@ OUR_REASONING: Final = "rs_resp_"
 """Prefix of the ids of reasoning items that we wrote."""
 UNKNOWN_SIGNATURE: Final = "skip_thought_signature_validator"
 """The placeholder that Google documents for a function call whose thought signature is unknown."""
+UNREADABLE_SIGNATURE: Final = re.compile(
+    rb"(?:invalid|corrupted) thought signature|thought signature is not valid", re.IGNORECASE
+)
+"""How Google rejects a signature of another model or account, or of a conversation that has changed since."""
 _REASONING: Final = msgspec.Raw(b'"reasoning"')
 _TIED: Final = tuple(msgspec.Raw(b'"%b"' % kind) for kind in (b"message", b"function_call", b"custom_tool_call"))
 """Items whose id, which may be left out, tells OpenAI which reasoning they belong to."""
@@ -254,6 +259,30 @@ def with_signed_calls(messages: bytes) -> bytes:
     except msgspec.DecodeError:  # its provider's to refuse
         return messages
     return msgspec.json.encode(found) if lacking else messages
+
+
+def with_unknown_signatures(messages: bytes) -> bytes:
+    """A chat's `messages` with Gemini's placeholder for every thought signature of a call; the same bytes if there is
+    none, or only placeholders."""
+    found = objects_in(messages)
+    changed = False
+    for message in found:
+        calls = bytes(message.get("tool_calls", b"null"))
+        if b'"thought_signature"' in calls:
+            told = [_with_unknown_signature(call) for call in OBJECTS.decode(calls)]
+            changed = changed or told != OBJECTS.decode(calls)
+            message["tool_calls"] = _raw(told)
+    return msgspec.json.encode(found) if changed else messages
+
+
+def _with_unknown_signature(call: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    extra = _members(call.get("extra_content"))
+    google = _members(extra.get("google"))
+    if "thought_signature" not in google:
+        return call
+    return call | {
+        "extra_content": _raw(extra | {"google": _raw(google | {"thought_signature": _raw(UNKNOWN_SIGNATURE)})})
+    }
 
 
 def _unsigned_calls(message: Mapping[str, msgspec.Raw]) -> list[dict[str, msgspec.Raw]]:

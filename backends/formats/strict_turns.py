@@ -19,7 +19,7 @@ from backends.formats.image_types import REFUSED as OF_ANOTHER_TYPE
 from backends.formats.image_types import with_true_types
 from backends.formats.json_objects import without_escapes
 from backends.formats.json_splice import MEMBERS, NotAnObject, find_members, objects_in, splice
-from backends.formats.past_thinking import with_every_thought
+from backends.formats.past_thinking import UNREADABLE_SIGNATURE, with_every_thought, with_unknown_signatures
 from backends.formats.tool_turns import OPENING, with_answers
 from backends.formats.unfinished_turns import with_every_result, without_empty_answers, without_empty_messages
 
@@ -251,6 +251,7 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], Mend]]] = (
         ),
         with_text_results,
     ),
+    (UNREADABLE_SIGNATURE, with_unknown_signatures),
     (OF_ANOTHER_TYPE, with_true_types),
     (OF_ONE_ID, with_distinct_ids),
     (

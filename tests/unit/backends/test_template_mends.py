@@ -283,3 +283,31 @@ async def test_a_function_without_parameters_says_so_only_where_that_is_asked_fo
             for model in ("m", "m", "another"):
                 await read_stream.collect(backend, ask(body.encode(), model))
         assert ["parameters" in request.body.decode() for request in provider.received] == [False, True, True, False]
+
+
+@pytest.mark.parametrize("message", ["Corrupted thought signature.", "Invalid thought signature."])
+@pytest.mark.parametrize("kind", [OpenAICompatibleBackend, GeminiBackend])
+async def test_a_thought_signature_that_gemini_cannot_read_is_replaced_in_this_chat_alone(
+    kind: type[OpenAICompatibleBackend] | type[GeminiBackend], message: str
+) -> None:
+    """Another model's or account's: crush #1698, Antigravity-Manager #970 and #3342. Other chats' are good."""
+
+    def call(signature: str) -> bytes:
+        signed = {"extra_content": {"google": {"thought_signature": signature, "x": 1.5}}}
+        calls = [{"id": one, "type": "function", "function": {"name": "f", "arguments": "{}"}} for one in ("a", "b")]
+        said = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [calls[0] | signed, calls[1]]}]
+        results = [{"role": "tool", "tool_call_id": one, "content": "1"} for one in ("a", "b")]
+        return json.dumps({"messages": [*said, *results]}).encode()
+
+    placeholder = "skip_thought_signature_validator"
+    answer = {"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]}
+    answer |= {"candidates": [{"content": {"parts": [{"text": "ok"}]}, "finishReason": "STOP"}]}
+    taken = Raw((json.dumps(answer).encode(),), headers=JSON)
+    async with ScriptedProvider(refusal(400, message), taken, taken) as provider:
+        async with aclosing(kind("b", provider.base_url, None)) as backend:
+            for signature in ("lost", "good"):
+                await read_stream.collect(backend, replace(ask(call(signature)), is_stream=False))
+        asked = [request.body.decode() for request in provider.received]
+    assert ["lost" in body for body in asked] == [True, False, False]
+    assert [body.count(placeholder) for body in asked] == ([0, 1, 0] if kind is OpenAICompatibleBackend else [1, 2, 1])
+    assert "good" in asked[2]
