@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -86,10 +87,11 @@ async def write_demo_month(
     requests: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> DemoMonth | None:
-    """Fill BREAKEVEN_HOME/demo; None where it holds a database already. `progress` hears how many are written."""
-    demo = Home(home.root / "demo")
-    if (demo.root / "breakeven.db").exists():
+    """Makes BREAKEVEN_HOME/demo, whole or not at all; None if it exists. `progress` hears how many are written."""
+    kept, demo = Home(home.root / "demo"), Home(home.root / "demo.part")
+    if kept.root.exists():
         return None
+    shutil.rmtree(demo.root, ignore_errors=True)  # of a run that was killed
     end = (now or datetime.now(UTC)).replace(minute=0, second=0, microsecond=0)
     begin_us = _begin_us(end)
     _write_files(demo, end)
@@ -116,8 +118,9 @@ async def write_demo_month(
         await _set_budgets(database, end)
     finally:
         await database.dispose()
+    demo.root.rename(kept.root)
     secrets = {role: secret for role, (_, secret) in roles.items()}
-    return DemoMonth(demo, written, secrets["owner"], secrets["finance"], secrets["viewer"], app_key)
+    return DemoMonth(kept, written, secrets["owner"], secrets["finance"], secrets["viewer"], app_key)
 
 
 def _begin_us(end: datetime) -> int:

@@ -1,11 +1,16 @@
 """The month that `breakeven demo --month` makes up reads like one."""
 
+import asyncio
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
+from gateway.cli.demo.month import write_demo_month
 from gateway.cli.demo.traffic import hourly_loads
 from gateway.cli.state import open_state
+from gateway.config.home import Home
 from gateway.instants import DAY_US
 from gateway.storage.sql.audit import SqlAuditLog
 from tests.unit.gateway.cli.conftest import NOW
@@ -23,3 +28,15 @@ async def test_who_spends_was_there_before_and_the_audit_log_runs_forwards(month
 def test_traffic_grows_from_week_to_week_whenever_the_month_begins() -> None:
     loads = hourly_loads(datetime(2026, 4, 15, tzinfo=UTC))
     assert all(later > earlier for earlier, later in zip(loads, loads[24 * 7 :], strict=False))
+
+
+def test_one_that_was_interrupted_is_made_anew(tmp_path: Path) -> None:
+    def interrupt(_: int) -> None:
+        raise OSError("no space left")
+
+    home = Home(tmp_path)
+    with pytest.raises(OSError, match="no space left"):
+        asyncio.run(write_demo_month(home, now=NOW, requests=5, progress=interrupt))
+    assert asyncio.run(write_demo_month(home, now=NOW, requests=5)) is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+    assert asyncio.run(write_demo_month(home, now=NOW, requests=5)) is None
