@@ -26,8 +26,10 @@ SIGNS_OF_LIFE: Final = {
     "TCP_KEEPALIVE": GONE_SECONDS // 2,  # what macOS calls the same
     "TCP_KEEPINTVL": GONE_SECONDS // 6,
     "TCP_KEEPCNT": 3,
-    "TCP_USER_TIMEOUT": GONE_SECONDS * 1000,  # Linux's: no probes are sent while data waits to be acknowledged
 }
+MUST_READ: Final = {"TCP_USER_TIMEOUT": GONE_SECONDS * 1000}
+"""Linux's, since no probes are sent while data waits to be acknowledged. It also drops a peer that acknowledges but
+reads nothing, as a server of one's own that answers one call after the other: so only where TLS is spoken."""
 
 P = TypeVar("P", bound=asyncio.Protocol)
 Connecting = asyncio.Task[tuple[asyncio.Transport, P]]
@@ -48,7 +50,8 @@ class Dialer:
         loop = asyncio.get_running_loop()
         name = host if tls else None
         if len(addresses) == 1:
-            return _watched(await loop.create_connection(make, addresses[0], port, ssl=tls, server_hostname=name))
+            opened = await loop.create_connection(make, addresses[0], port, ssl=tls, server_hostname=name)
+            return _watched(*opened, must_read=tls is not None)
         pending: set[Connecting[P]] = set()
         error: BaseException | None = None
         try:
@@ -62,7 +65,7 @@ class Dialer:
                     for one in done:
                         if (error := one.exception()) is None:
                             pending |= done - {one}
-                            return _watched(one.result())
+                            return _watched(*one.result(), must_read=tls is not None)
                     if not is_last:
                         break
             assert error is not None
@@ -106,14 +109,13 @@ async def _resolve(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(sockaddr[0]) for *_, sockaddr in found))
 
 
-def _watched(opened: tuple[asyncio.Transport, P]) -> P:
+def _watched(transport: asyncio.Transport, protocol: P, *, must_read: bool) -> P:
     """Has the kernel drop the connection once its peer is gone."""
-    transport, protocol = opened
     if transport.is_closing():
         return protocol
     connection = transport.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in SIGNS_OF_LIFE.items():
+    for name, value in (SIGNS_OF_LIFE | (MUST_READ if must_read else {})).items():
         if hasattr(socket, name):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return protocol

@@ -3,8 +3,10 @@
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -12,7 +14,9 @@ import pytest
 import uvloop
 
 from backends.http.dialing import SIGNS_OF_LIFE, STALE_SECONDS, Dialer, is_for_want_of_files
+from tests.unit.backends.http.test_http1_tls import self_signed
 
+USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
 NOWHERE = "127.0.0.2"
 HERE = "127.0.0.1"
 PATIENCE_SECONDS = 900.0
@@ -112,19 +116,30 @@ class OpenLine(asyncio.Protocol):
 
 @pytest.mark.parametrize("addresses", [(HERE,), (NOWHERE, HERE)])
 @pytest.mark.parametrize("factory", [Resolver, uvloop.new_event_loop])
-def test_the_kernel_drops_a_connection_whose_peer_is_gone(factory: Any, addresses: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_the_kernel_drops_a_connection_whose_peer_is_gone(
+    factory: Any, addresses: tuple[str, ...], is_tls: bool, tmp_path: Path
+) -> None:
+    theirs = self_signed(tmp_path) if is_tls else None
+    ours = ssl.create_default_context(cafile=tmp_path / "certificate.pem") if is_tls else None
+    if ours is not None:
+        ours.check_hostname = False
+    user_timeout_ms = SIGNS_OF_LIFE["TCP_KEEPIDLE"] * 2000 if is_tls else 0
+
     async def scene(loop: Any) -> None:
         host = HERE
         if isinstance(loop, Resolver):
             host, loop.addresses = "provider", addresses
         peers: list[asyncio.StreamWriter] = []
-        async with await asyncio.start_server(lambda _, writer: peers.append(writer), HERE, 0) as server:
-            line = await Dialer().dial(OpenLine, host, int(server.sockets[0].getsockname()[1]), None)
+        async with await asyncio.start_server(lambda _, writer: peers.append(writer), HERE, 0, ssl=theirs) as server:
+            line = await Dialer().dial(OpenLine, host, int(server.sockets[0].getsockname()[1]), ours)
             open_socket = line.transport.get_extra_info("socket")
             assert open_socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             for name, value in SIGNS_OF_LIFE.items():
                 if hasattr(socket, name):
                     assert open_socket.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
+            if USER_TIMEOUT is not None:
+                assert open_socket.getsockopt(socket.IPPROTO_TCP, USER_TIMEOUT) == user_timeout_ms
             line.transport.close()
             for peer in peers:
                 peer.close()
