@@ -55,13 +55,15 @@ def event_bytes(data: bytes) -> bytes:
 class OpenAIStreamReader(StreamReader):
     """Turns the data of one stream's events into chunks and knows whether the stream ended properly.
 
-    `ends_told` has the models whose streams tell why they end: without that, `[DONE]` ends none of theirs. Other
-    servers never tell, so what is not known there is no fault.
+    `ends_told` has the models whose streams tell why they end: without that or a usage, `[DONE]` ends none of theirs.
+    Other servers never tell, so what is not known there is no fault; vLLM and vllm-mlx tell it of some streams alone,
+    and a usage of all that they finished.
     """
 
     __slots__ = (
         "_ends_told",
         "_finished_choices",
+        "_has_usage",
         "_joins",
         "_model",
         "_seen_choices",
@@ -86,6 +88,7 @@ class OpenAIStreamReader(StreamReader):
         self._joins = joins_events
         self._model = model
         self._ends_told = ends_told
+        self._has_usage = False
         self._seen_choices: set[int] = set()
         self._finished_choices: set[int] = set()
         self._used_by_choices: Usage | None = None
@@ -148,7 +151,7 @@ class OpenAIStreamReader(StreamReader):
         is_told, is_known = self._seen_choices <= self._finished_choices, self._model in self._ends_told
         if is_told and not is_known:
             self._ends_told.put(self._model, True)
-        elif is_known and not is_told:
+        elif is_known and not is_told and not self._has_usage:
             raise self._broken("ended its stream in the middle of the answer")
 
     def _note(self, chunk: Chunk) -> None:
@@ -188,6 +191,7 @@ class OpenAIStreamReader(StreamReader):
                     self._seen_choices.add(choice.index)
                 has_usage = has_usage or choice.usage is not None
             if has_usage:
+                self._has_usage = True
                 found_usage, is_no_usage = _usage(event)
                 if found_usage is not None and event.timings is not None:
                     found_usage = self._used_by_choices = _with_another_choice(

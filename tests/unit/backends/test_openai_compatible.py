@@ -34,7 +34,8 @@ from tests.waiting import until
 
 KEY = "sk-canary-1234567890"
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"w"},"finish_reason":null}]}\n\n'
-END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+DONE = b"data: [DONE]\n\n"
+END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n' + DONE
 JSON = {"content-type": "application/json"}
 FORM = b'--xyz\r\nContent-Disposition: form-data; name="model"\r\n\r\nauto\r\n--xyz--\r\n'
 
@@ -98,15 +99,21 @@ async def test_a_voice_that_is_refused_by_its_name_teaches_nothing_of_other_spee
 
 
 async def test_a_stream_is_cut_if_only_its_end_is_told_where_others_say_why() -> None:
-    """llama-cpp-python's server (0.3.36) ends a running stream so when another request comes: it was a whole answer."""
+    """llama-cpp-python's server (0.3.36) ends a running stream so when another request comes: it was a whole answer.
+
+    vLLM (its issue 27572) and vllm-mlx (628) tell the reason of some streams alone, and the usage of all they finish.
+    """
     clock, streams = HandClock(), {"content-type": "text/event-stream"}
-    whole, cut = Raw((EVENT, END), headers=streams), Raw((EVENT, b"data: [DONE]\n\n"), headers=streams)
+    whole, cut = Raw((EVENT, END), headers=streams), Raw((EVENT, DONE), headers=streams)
+    counted = Raw(
+        (EVENT, b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}\n\n', DONE), headers=streams
+    )
     another = msgspec.structs.replace(make_call(), upstream_model="another")
     async with (
-        ScriptedProvider(cut, whole, whole, cut, cut, cut) as provider,
+        ScriptedProvider(cut, whole, whole, counted, cut, cut, cut) as provider,
         aclosing(make_backend(provider, monotonic=clock)) as backend,
     ):
-        for call in (make_call(), make_call(), make_call(), another):
+        for call in (make_call(), make_call(), make_call(), make_call(), another):
             assert (await read_stream.collect(backend, call))[-1].is_done
         with pytest.raises(StreamBroken, match="in the middle"):
             await read_stream.collect(backend, make_call())
