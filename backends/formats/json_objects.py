@@ -1,5 +1,6 @@
 """Reads members of untrusted JSON: a value of the wrong type counts as absent and never raises."""
 
+import json
 import re
 import sys
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from typing import Final, cast
 import msgspec
 
 Fields = dict[str, object]
-_ESCAPED: Final = re.compile(rb"\\u00([2-7][0-9a-fA-F])")
+_ESCAPED: Final = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+")
 LARGEST: Final = sys.float_info.max
 _LINE_ENDS: Final = tuple((end.encode(), b"\\u%04x" % ord(end)) for end in "\u2028\u2029\x85")
 """What JSON may contain unescaped, but some readers of lines take for the end of one: Google's clients, Python's
@@ -70,6 +71,12 @@ def integer(fields: Mapping[str, object], name: str) -> int | None:
 
 
 def without_escapes(text: bytes) -> bytes:
-    """JSON without the escapes that hide ASCII words in it, to search it for them. It is not read, since servers take
-    what msgspec refuses (a number beyond a float's, half of a surrogate pair)."""
-    return _ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), text).replace(b"\\/", b"/")
+    """JSON with its texts as servers repeat them, to search it for words: escapes that need not be hide them, or make
+    what stands between them longer. It is not read, since servers take what msgspec refuses (a number beyond a
+    float's, half of a surrogate pair)."""
+    return _ESCAPED.sub(_repeated, text).replace(b"\\/", b"/")
+
+
+def _repeated(found: re.Match[bytes]) -> bytes:
+    text = bytes.fromhex(found[0].replace(b"\\u", b"").decode()).decode("utf-16-be", "surrogatepass")
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")

@@ -74,13 +74,13 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
         with_parameters,
     ),
     (
-        re.compile(rb"'response_format', 'type'\), 'msg': \\\"Input should be 'text' or 'json_object'\\\""),
+        re.compile(rb"'response_format', 'type'\), 'msg': \\*\"Input should be 'text' or 'json_object'\\*\""),
         with_schema_beside_type,
     ),
     (
         re.compile(
             rb"\('body', '\w{1,64}'\), 'msg': '[^']{1,80}', 'input': None"
-            rb'|"message":"\w{1,64} must be of type [(\w]|\bbody(?:\.\w{1,64}){1,3}: Input should be '
+            rb"|\b\w{1,64} must be of type [(\w]|\bbody(?:\.\w{1,64}){1,3}: Input should be "
         ),
         without_nulls,
     ),
