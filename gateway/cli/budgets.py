@@ -60,7 +60,8 @@ def set_budget(
         return row
 
     row = ask(change)
-    print(f"{whose}: {show_usd(row.month_usd)} a month, {show_usd(row.spent_usd)} of it spent.")
+    beyond = "requests beyond it are refused" if row.stops else "beyond it there is only a warning"
+    print(f"{whose}: {show_usd(row.month_usd)} a month, {show_usd(row.spent_usd)} of it spent; {beyond}.")
     if not row.keys:
         print(f"No key in use is of this {scope}, so it covers nothing: is the name right?")
 

@@ -27,8 +27,10 @@ async def audited() -> list[tuple[str, str, str]]:
 def test_a_budget_is_set_replaced_listed_and_removed() -> None:
     """Everything else that an owner sets had a command."""
     there = said("list", "--json").splitlines()
-    assert said("set", "team=research", "250").startswith("team=research: $250.00 a month, $")
-    said("set", "team=research", "300.5", "--stops")
+    told = said("set", "team=research", "250")
+    assert told.startswith("team=research: $250.00 a month, $")
+    assert "beyond it there is only a warning" in told  # also where the budget before it stopped
+    assert "requests beyond it are refused" in said("set", "team=research", "300.5", "--stops")
     rows = {(one["scope"], one["name"]): one for one in map(json.loads, said("list", "--json").splitlines())}
     assert len(rows) == len({*rows, *((one["scope"], one["name"]) for one in map(json.loads, there))})
     mine = rows["team", "research"]
