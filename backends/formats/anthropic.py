@@ -26,6 +26,7 @@ from backends.formats.json_objects import Fields, decode_object, integer, part_o
 from backends.formats.openai import error_body
 from backends.formats.usage_wire import (
     MalformedUsage,
+    amount_charged,
     believable,
     checked,
     split_writes,
@@ -59,7 +60,10 @@ _INPUT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_inpu
 _OF_INPUT: Final = (*_INPUT, "cache_creation")
 _READ: Final = (
     *_OF_INPUT,
+    "cost",
+    "cost_details",
     "inference_geo",
+    "is_byok",
     "iterations",
     "output_tokens",
     "output_tokens_details",
@@ -104,6 +108,7 @@ def parse_messages_usage(wire: object) -> Usage:
                 part_of(usage, "server_tool_use").get("web_search_requests"), "web_search_requests"
             ),
             other_tool_calls=sum(text_of(part, "type") not in _PRICED for part in parts),
+            charged_pico_usd=amount_charged(usage),
         )
     )
 

@@ -71,7 +71,7 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
         counts = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens"), _count(usage, "total_tokens")
         if counts[0] + counts[1] == counts[2] and usage["prompt_tokens"] is not None:  # else it may hide reasoning
             return Usage(input_tokens=counts[0], output_tokens=counts[1], service_tier=_tier(service_tier))
-    charged_pico_usd = _charged_pico_usd(usage)
+    charged_pico_usd = amount_charged(usage)
     if charged_pico_usd is not None and not usage.keys() & {"prompt_tokens", "input_tokens"}:
         return Usage(charged_pico_usd=charged_pico_usd)
     into = _details(usage, "prompt_tokens_details", "input_tokens_details")
@@ -120,7 +120,8 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
     )
 
 
-def _charged_pico_usd(usage: Wire) -> int | None:
+def amount_charged(usage: Wire) -> int | None:
+    """What the provider says that it charges, in pico-USD. Raises MalformedUsage."""
     if "cost_in_usd_ticks" in usage:
         return dollars(usage, "cost_in_usd_ticks", _PICO_PER_TICK)
     cost = usage.get("cost")

@@ -102,6 +102,13 @@ USAGES: list[tuple[Json, Usage]] = [
         },
         Usage(1, output_tokens=2, other_tool_calls=1),
     ),
+    *(  # OpenRouter's, of September 2026: beside its own charge the second repeats what the model's host charges
+        ({"input_tokens": 8, "output_tokens": 16, **said}, Usage(8, output_tokens=16, charged_pico_usd=pico_usd))
+        for said, pico_usd in (
+            ({"cost": 0, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.000088}}, 88_000_000),
+            ({"cost": 2.53e-5, "is_byok": False, "cost_details": {"upstream_inference_cost": 2.53e-5}}, 25_300_000),
+        )
+    ),
     ({"input_tokens": 1, "output_tokens": 2, "iterations": None}, Usage(1, output_tokens=2)),
     ({"input_tokens": 1, "output_tokens": 2, "iterations": [{"type": []}]}, Usage(1, output_tokens=2)),
     *(  # kept for a time that has no price: no tier of that name has one
@@ -156,6 +163,7 @@ BAD: list[object] = [
     {"input_tokens": 1, "output_tokens": 1, "cache_creation": {"ephemeral_1h_input_tokens": 3}},
     {"input_tokens": 1, "output_tokens": 1, "output_tokens_details": {"thinking_tokens": 3}},
     {"input_tokens": 1, "output_tokens": 1, "iterations": [{}] * 1_001},
+    {"input_tokens": 1, "output_tokens": 1, "cost": -0.1, "is_byok": False},
 ]
 
 
@@ -167,9 +175,11 @@ def test_malformed_usage(wire: object) -> None:
 
 def test_of_a_streams_usage_what_is_read_is_kept_and_nothing_else() -> None:
     so_far: Json = {}
+    charged: Json = {"cost": 0.000114, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.000114}}
     note_usage(so_far, {"input_tokens": 1, "output_tokens": None, "x" * 99: 1})
     note_usage(so_far, [])
-    assert so_far == {"input_tokens": 1}
+    note_usage(so_far, charged)
+    assert so_far == {"input_tokens": 1} | charged
 
 
 HOUR: Json = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 30}

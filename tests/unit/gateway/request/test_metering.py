@@ -44,6 +44,7 @@ def test_the_last_usage_counts_and_one_of_nothing_is_none(usages: list[Usage], b
     [
         (Usage(9, 4, output_tokens=1), Usage(9, 4, output_tokens=10, is_estimated=True)),
         (Usage(9, output_tokens=30, reasoning_tokens=20), Usage(9, 0, 0, 0, 30, 20, is_estimated=True)),
+        (Usage(9, output_tokens=1, charged_pico_usd=0), Usage(9, output_tokens=10, is_estimated=True)),
         (Usage(input_tokens=MOST + 1), ESTIMATED),
     ],
 )
