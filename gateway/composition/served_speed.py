@@ -22,11 +22,13 @@ DECODED_TOKENS = 128
 
 
 class _Streamed(NamedTuple):
-    """One answer: when it was asked for, and when its first and last output came."""
+    """One answer: when it was asked for, and when its first and last output came. `later_share` is the part of its text
+    that came after the first output: that may hold many tokens (vLLM's `--stream-interval`), decoded before it came."""
 
     asked: float
     first: float
     last: float
+    later_share: float
     usage: Usage
 
     @property
@@ -35,7 +37,7 @@ class _Streamed(NamedTuple):
 
     @property
     def decode_tokens_per_second(self) -> float:
-        return (self.usage.output_tokens - 1) / (self.last - self.first)
+        return self.usage.output_tokens * self.later_share / (self.last - self.first)
 
 
 async def measure_backend(
@@ -82,14 +84,15 @@ async def _ask(backend: Backend, upstream_model: str, text: str, tokens: int) ->
     }
     call = Call("chat.completions", upstream_model, json.dumps(body).encode(), True, salt, cache_salt=salt)
     now = asyncio.get_running_loop().time
-    asked, came, usage = now(), list[float](), None
+    asked, came, usage = now(), list[tuple[float, int]](), None
     async with aclosing(await backend.open(call)) as reply:
         async for chunk in reply:
-            if chunk.has_output:
-                came.append(now())
+            if chunk.output_characters:
+                came.append((now(), chunk.output_characters))
             usage = chunk.usage or usage
     if usage is None:
         raise StateError(f"{backend.name} does not say in its streams how many tokens it sent (`usage`)")
     if not came:
         raise StateError(f"{upstream_model} at {backend.name} answered nothing: its speed cannot be seen")
-    return _Streamed(asked, came[0], came[-1], usage)
+    (first, at_first), (last, _) = came[0], came[-1]
+    return _Streamed(asked, first, last, 1 - at_first / sum(characters for _, characters in came), usage)

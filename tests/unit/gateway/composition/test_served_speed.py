@@ -25,8 +25,11 @@ def measured(script: Script) -> tuple[CurveFile, list[Call]]:
     return curve, backend.calls
 
 
-def test_tokens_from_the_first_to_the_last_are_decode_and_what_comes_before_is_prefill() -> None:
-    curve, calls = measured(follow([ANSWER]))
+@pytest.mark.parametrize("together", [1, 16, 64])
+def test_tokens_from_the_first_to_the_last_are_decode_and_what_comes_before_is_prefill(together: int) -> None:
+    """However many come in one event: a server that sends 64 at once looked twice as fast, and so half as dear."""
+    pieces = ("x" * together,) * (DECODED_TOKENS // together)
+    curve, calls = measured(follow([replace(ANSWER, pieces=pieces, piece_delay_seconds=0.02 * together)]))
     assert curve == CurveFile("llama", 1000.0, [(1, 50.0), (2, 100.0), (4, 200.0)])
     assert len({call.cache_salt for call in calls}) == len(calls) == 11
 
