@@ -141,7 +141,7 @@ class BackgroundResponses:
         try:
             return await self._opened.close(response, hearer.outcome, hearer.why)
         except StoreDown as error:
-            log.warning("what became of %s cannot be kept: %s", response.response_id, error)
+            log.warning("what became of a background response cannot be kept: %s (%s)", error, response.response_id)
             return response.document(hearer.outcome, hearer.why)
 
     async def _is_given_up(self, response: Open, work: "asyncio.Task[None]") -> bool:
@@ -159,4 +159,4 @@ class BackgroundResponses:
                 if looks % LOOKS_PER_SIGN == 0:
                     await self._opened.sign(response)
             except StoreDown as error:
-                log.warning("whether %s is still wanted cannot be read: %s", response.response_id, error)
+                log.warning("whether a background response is still wanted cannot be read: %s", error)

@@ -17,6 +17,7 @@ from gateway.kept_answers.kept_responses import Resumed, Turn
 from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.kept_answers.open_responses import DEAD_SECONDS, Open
 from gateway.ledger.entry import Status
+from gateway.process.log_lines import MOST_ALIKE, FewAlike
 from gateway.request.run import Accepted, Incoming
 from tests.rig import RecordingCaller
 from tests.unit.gateway.kept_answers.background_rig import ACCEPTED, TENANT, Background
@@ -85,6 +86,26 @@ async def test_an_answer_that_cannot_be_kept_ends_in_a_failure_once_that_can_be_
     made.now += DEAD_SECONDS + 1
     assert (await made.shown())["status"] == "failed"
     assert made.rig.entry.status is Status.completed
+
+
+async def test_a_store_that_is_down_does_not_fill_the_log_with_a_line_of_each_response(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = [Background(), Background()]
+    tasks = [await one.begun() for one in made]
+    for one in made:
+        one.store.is_unreadable = True
+    async with asyncio.timeout(60):
+        while len(caplog.records) < MOST_ALIKE + 10:
+            await asyncio.sleep(0.001)
+    for one in made:
+        one.store.is_unreadable = False
+        one.may_answer.set()
+    await asyncio.gather(*tasks)
+    for record in caplog.records:
+        record.created = 0.0
+    few = FewAlike()
+    assert len([record for record in caplog.records if few.filter(record)]) == MOST_ALIKE
 
 
 async def test_an_answer_too_long_to_keep_is_a_failure() -> None:
