@@ -20,6 +20,8 @@ _EFFORTS: Final = {"low": "low", "medium": "medium", "high": "high", "xhigh": "x
 _CONTINUES: Final[Fields] = {"continue_final_message": True, "add_generation_prompt": False}
 """Understood by vLLM, SGLang and our engine. The second is true by default, which would contradict the first."""
 
+_ALIKE: Final = ("", "auto", "standard_only")
+"""Anthropic's own service tiers, which are billed alike."""
 _BOUND: Final = {
     "mcp_servers": "an MCP server's tools run at the provider; this model cannot call them",
     "compaction": "only Anthropic's models summarise conversations this way",
@@ -65,12 +67,22 @@ def chat_body_from_messages(
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     user = user_of_chat(text_of(part_of(fields, "metadata"), "user_id") or "")
     tools = tools_of(fields)
-    optional: Fields = {"user": user, "tools": tools, "response_format": _response_format(fields)}
+    optional: Fields = {
+        "user": user,
+        "tools": tools,
+        "response_format": _response_format(fields),
+        "service_tier": tier_beside_anthropics(fields.get("service_tier")),
+    }
     if reasons:
         optional["reasoning_effort"] = _effort(fields)
     if not keeps_cache_marks:
         _unmark(messages, tools)
     return msgspec.json.encode(chat | tool_choice(fields) | {name: value for name, value in optional.items() if value})
+
+
+def tier_beside_anthropics(asked: object) -> str | None:
+    """A service tier that another provider knows, as Fireworks's `priority`."""
+    return asked if isinstance(asked, str) and asked not in _ALIKE else None
 
 
 def _effort(fields: Fields) -> str | None:

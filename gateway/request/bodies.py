@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from backends.endpoints.messages_format import tier_beside_anthropics
 from backends.formats.answer_schema import JSON_KINDS
 from backends.formats.json_splice import VALUES
 from backends.formats.usage_wire import tier_with_surcharges
@@ -202,6 +203,7 @@ class MessagesBody(CountBody, kw_only=True):
     max_tokens: int
     speed: object = None
     inference_geo: object = None
+    service_tier: object = None
     models: object = None
     preset: object = None
     plugins: msgspec.Raw = ABSENT
@@ -242,9 +244,10 @@ def later_tools(body: ResponsesBody | CountBody) -> list[msgspec.Raw]:
 
 
 def tier_of(body: AnyBody) -> str | None:
-    """The requested service tier. Anthropic's `service_tier` is ignored, as both its values are billed alike."""
+    """The requested service tier. Anthropic's own two are none, as they are billed alike."""
     if isinstance(body, Body):
         return body.service_tier
     if isinstance(body, MessagesBody):
-        return tier_with_surcharges({"speed": body.speed, "inference_geo": body.inference_geo})
+        tier = tier_beside_anthropics(body.service_tier)
+        return tier_with_surcharges({"speed": body.speed, "inference_geo": body.inference_geo, "service_tier": tier})
     return body.service_tier if isinstance(body, ResponsesBody) else None

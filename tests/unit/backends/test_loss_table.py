@@ -191,6 +191,7 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     ),
     "top_k": (MESSAGE, {"top_k": 3}),
     "service_tier": (MESSAGE, {"service_tier": "auto"}),
+    "service tier that Anthropic does not have (`priority`)": (MESSAGE, {"service_tier": "priority"}),
     "past thinking": (MESSAGE | assistant(SAID), assistant(THOUGHT, SAID)),
     "container": (MESSAGE, {"container": "c"}),
     "context_management": (MESSAGE, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),

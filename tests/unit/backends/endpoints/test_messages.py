@@ -78,6 +78,8 @@ FIELDS: list[tuple[Json, Json]] = [
         },
     ),
     ({"top_k": 3, "thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}, "service_tier": "auto"}, {}),
+    ({"service_tier": "priority"}, {"service_tier": "priority"}),
+    ({"service_tier": {}}, {}),
 ]
 
 

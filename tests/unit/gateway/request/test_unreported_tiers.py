@@ -1,20 +1,24 @@
 """A tier that a provider bills and does not name in its answers counts as had if it was asked for."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from backends.protocol import Operation
 from backends.scripted import Outcome, follow
 from backends.usage import Usage
 from gateway.config.price_files import load_price_book
+from gateway.pipeline import Incoming
 from tests.builders import make_candidate, make_snapshot
-from tests.rig import Rig
+from tests.rig import KEY, RecordingCaller, Rig
 from tests.unit.gateway.pricing.builders import at
 
 MODEL = "accounts/fireworks/models/kimi-k3"
 STANDARD, PRIORITY = 100_000 * 3_000_000 + 100 * 15_000_000, 100_000 * 3_750_000 + 100 * 18_750_000
 
 
+@pytest.mark.parametrize("operation", ["chat.completions", "messages"])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("asked", "named", "provider", "tier", "pico_usd"),
@@ -23,11 +27,19 @@ STANDARD, PRIORITY = 100_000 * 3_000_000 + 100 * 15_000_000, 100_000 * 3_750_000
         (None, None, "fireworks_ai", None, STANDARD),
         ("auto", None, "fireworks_ai", None, STANDARD),
         ("priority", "default", "fireworks_ai", "default", STANDARD),  # should it ever name one
+        ("standard_only", None, "fireworks_ai", None, STANDARD),
         ("priority", None, "elsewhere", None, STANDARD),
     ],
 )
 async def test_fireworks_bills_the_priority_that_was_asked_for(
-    asked: str | None, named: str | None, provider: str, tier: str | None, pico_usd: int, *, stream: bool
+    asked: str | None,
+    named: str | None,
+    provider: str,
+    tier: str | None,
+    pico_usd: int,
+    *,
+    operation: Operation,
+    stream: bool,
 ) -> None:
     """theopenco/llmgateway#3332: neither its answers nor their headers tell, and what is not served so is refused."""
     prices = load_price_book(providers=["fireworks_ai"]).lookup("fireworks_ai", MODEL, at("2026-11-14"))
@@ -38,7 +50,9 @@ async def test_fireworks_bills_the_priority_that_was_asked_for(
     rig = Rig(follow([Outcome(usage=usage)]))
     model = make_candidate("a", backend="one", provider=provider, prices=prices, context_window=1_000_000)
     rig.pipeline.snapshot = make_snapshot(candidates=[model])
-    await rig.ask(model="a", stream=stream, service_tier=asked)
+    body = {"model": "a", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 100, "stream": stream}
+    said = json.dumps(body | {"service_tier": asked}).encode()
+    await rig.pipeline.answer(Incoming(operation, f"Bearer {KEY}", said), RecordingCaller())
     assert rig.entry.cost is not None
     assert (rig.entry.service_tier, rig.entry.cost.total_pico_usd) == (tier, pico_usd)
     assert not rig.entry.is_usage_estimated
