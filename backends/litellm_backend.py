@@ -28,6 +28,7 @@ from backends.errors import (
 )
 from backends.formats.anthropic import REFUSAL
 from backends.formats.chat_fields import invalid, untranslatable
+from backends.formats.gemini import tier_that_answered
 from backends.formats.json_objects import decode_object, first_of, objects_of, part_of
 from backends.formats.named_addresses import PICTURE, addresses_in
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
@@ -171,7 +172,7 @@ class LitellmBackend:
             raise self._translated(error, call) from error
         if call.is_stream:
             return _LitellmReply(cast(AsyncIterator[_Model], answer), call, self, begins_by)
-        document = _json(answer)
+        document = _with_tier(_json(answer), _tier_beside(answer))
         chunk = _without_other_counts(read_answer(document, backend=self._name), call)
         return PlainReply(_unbilled(chunk) if _is_refusal(document) else chunk)
 
@@ -186,6 +187,8 @@ class LitellmBackend:
         if fields is None:
             raise invalid("body", "must be a JSON object")
         self._refuse_fetching(fields.get("messages"), call.upstream_model)
+        if _has_no_such_tier(call.upstream_model, fields.get("service_tier")):
+            del fields["service_tier"]
         stream: dict[str, object] = (
             {"stream": True, "stream_options": {"include_usage": True}} if call.is_stream else {}
         )
@@ -261,6 +264,7 @@ class _LitellmReply:
         self._backend = backend
         self._reader = OpenAIStreamReader(backend.name, wants_usage_chunk=call.wants_usage_chunk)
         self._is_unreported = self._is_refused = self._has_output = False
+        self._tier: str | None = None
 
     async def __aiter__(self) -> AsyncGenerator[Chunk]:
         reader, idle_seconds = self._reader, self._call.timeouts.idle_seconds
@@ -270,7 +274,8 @@ class _LitellmReply:
                     piece = await anext(self._pieces, None)
             except Exception as error:
                 raise self._backend.broken(error, self._call, is_started=reader.is_started) from error
-            document = None if piece is None else self._as_reported(_json(piece))
+            self._tier = self._tier or _tier_beside(piece)
+            document = None if piece is None else _with_tier(self._as_reported(_json(piece)), self._tier)
             if document is not None and not self._has_output and _is_refusal(document):
                 self._is_refused = True
             for chunk in reader.end() if document is None else reader.read(document):
@@ -344,6 +349,24 @@ def _uncarried(value: object) -> object:
     if not any(details_of(message) for message in messages):
         return value
     return [{name: said for name, said in message.items() if name != DETAILS} for message in messages]
+
+
+def _has_no_such_tier(model: str, asked: object) -> bool:
+    """Vertex takes a tier in its headers alone. For `auto`, everybody's default, litellm asks Gemini for `priority`,
+    which costs 1.8 times as much."""
+    return asked is not None and (model.startswith("vertex_ai/") or (model.startswith("gemini/") and asked == "auto"))
+
+
+def _tier_beside(answer: object) -> str | None:
+    """The tier that answered at Vertex, which litellm keeps beside an answer, and beside all pieces but the last."""
+    hidden: object = getattr(answer, "_hidden_params", None)
+    beside = part_of(cast(dict[str, object], hidden), "provider_specific_fields") if isinstance(hidden, dict) else {}
+    return tier_that_answered({"trafficType": beside.get("traffic_type")})
+
+
+def _with_tier(document: bytes, tier: str | None) -> bytes:
+    fields = None if tier is None else decode_object(document)
+    return document if fields is None else msgspec.json.encode({"service_tier": tier} | fields)
 
 
 def _json(model: object) -> bytes:

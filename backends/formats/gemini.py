@@ -170,12 +170,12 @@ def parse_content_usage(wire: object) -> Usage:
             audio_output_tokens=_modality(usage.get("candidatesTokensDetails"), "AUDIO"),
             image_input_tokens=_modality(usage.get("promptTokensDetails"), "IMAGE"),
             image_output_tokens=_modality(usage.get("candidatesTokensDetails"), "IMAGE"),
-            service_tier=_tier(usage),
+            service_tier=tier_that_answered(usage),
         )
     )
 
 
-def _tier(usage: Mapping[str, object]) -> str | None:
+def tier_that_answered(usage: Mapping[str, object]) -> str | None:
     """The service tier that answered, which may be a lower one than was asked for. Vertex names it by its traffic."""
     said = (text_of(usage, "serviceTier") or text_of(usage, "trafficType") or "").lower()
     tier = said.removeprefix("service_tier_").removeprefix("on_demand").removeprefix("_")

@@ -39,6 +39,7 @@ BODY = {"model": "auto", "messages": HELLO, "temperature": 0.5}
 @dataclass
 class Piece:
     document: object
+    _hidden_params: object = None
 
     def model_dump_json(self, *, exclude_none: bool) -> str:
         assert exclude_none
@@ -169,6 +170,48 @@ async def test_a_stream_is_booked_as_its_provider_reports_it(reported: list[Json
     backend = LitellmBackend("b", complete=FakeLitellm(Wrapper(*reported)))
     chunks = await read_stream.collect(backend, make_call(stream=True))
     assert [chunk.usage for chunk in chunks if chunk.usage] == ([usage] if usage else [])
+
+
+@pytest.mark.parametrize(
+    ("traffic", "named", "tier"),
+    [
+        ("ON_DEMAND_PRIORITY", {}, "priority"),
+        ("ON_DEMAND_FLEX", {}, "flex"),
+        ("ON_DEMAND", {}, None),
+        ("ON_DEMAND_PRIORITY", {"service_tier": "default"}, "default"),  # Gemini's, by a header
+    ],
+)
+async def test_the_tier_that_answered_at_vertex_is_booked(traffic: str, named: Json, tier: str | None) -> None:
+    """As litellm 1.106.2 has it: in no piece's JSON, and not even beside the one with the usage."""
+    said: Json = {"choices": [{"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}]}
+    counted: Json = {"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 2, "total_tokens": 12}} | named
+    beside = {"provider_specific_fields": {"traffic_type": traffic}}
+    whole = Piece(counted | {"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}, beside)
+    first = Piece(said, beside)
+    stream = Wrapper()
+    stream.chunks, stream.pieces = [SimpleNamespace(usage=Piece(counted["usage"]))], [first, Piece(counted)]
+    for answer in (whole, stream):
+        call = make_call(model="vertex_ai/gemini-3.6-flash", stream=answer is stream)
+        chunks = await read_stream.collect(LitellmBackend("b", complete=FakeLitellm(answer)), call)
+        assert [chunk.usage for chunk in chunks if chunk.usage] == [Usage(10, output_tokens=2, service_tier=tier)]
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "sent"),
+    [
+        ("gemini/gemini-3.6-flash", "auto", None),
+        ("gemini/gemini-3.6-flash", "flex", "flex"),
+        ("vertex_ai/gemini-3.6-flash", "priority", None),
+        ("azure/x", "auto", "auto"),
+    ],
+)
+async def test_auto_buys_no_priority_and_vertex_gets_no_tier_that_it_refuses(
+    model: str, asked: str, sent: str | None
+) -> None:
+    """litellm 1.106.2 makes `auto` Gemini's priority; Vertex answers 400 to `flex` (googleapis/python-genai#2847)."""
+    fake = FakeLitellm(PLAIN)
+    await LitellmBackend("b", complete=fake).open(make_call(BODY | {"service_tier": asked}, model=model))
+    assert fake.arguments.get("service_tier") == sent
 
 
 DECLINED: Json = {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": "no"}}
