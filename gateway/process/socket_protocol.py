@@ -93,6 +93,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._let_go()
         self._crowd.busy(self)
         self._crowd.waits(self)  # behind all others
+        self.frames = [b"".join(self.frames)]
+        try:
+            if self.curr_msg_data_type == "text":
+                self.frames[0].decode()
+        except UnicodeDecodeError:  # uvicorn would log a traceback of each
+            self.frames = []
+            self._fail(CloseCode.INVALID_DATA, "text must be UTF-8")
+            return
         super().send_receive_event_to_app()
 
     async def send(self, message: ASGISendEvent) -> None:

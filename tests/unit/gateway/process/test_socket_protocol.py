@@ -160,7 +160,9 @@ def test_an_offer_with_a_body_opens_nothing() -> None:
     ],
     ids=["large", "fragments", "not-utf-8", "not-masked"],
 )
-async def test_what_is_no_message_ends_it(sent: bytes, code: int) -> None:
+async def test_what_is_no_message_ends_it_and_fills_no_log(
+    sent: bytes, code: int, caplog: pytest.LogCaptureFixture
+) -> None:
     app = Echo()
     async with served(app, most_arriving=1 << 20) as (url, sockets):
         reader, writer = await opened(url)
@@ -169,6 +171,7 @@ async def test_what_is_no_message_ends_it(sent: bytes, code: int) -> None:
         writer.close()
         await until(lambda: app.codes == [code])
         assert sockets.arriving_bytes == 0
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_messages_that_never_end_take_only_so_much_from_all_together() -> None:
