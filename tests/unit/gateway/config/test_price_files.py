@@ -46,6 +46,21 @@ def test_xai_charges_twice_in_its_priority_tier() -> None:
     assert price(usage, prices).total_pico_usd == 82_960_000 * 100
 
 
+@pytest.mark.parametrize(
+    ("provider", "model", "tier"),
+    [
+        ("groq", "openai/gpt-oss-120b", "performance"),
+        ("openai", "gpt-5.4", "scale"),
+        ("anthropic", "claude-fable-5", "priority"),
+    ],
+)
+def test_capacity_that_was_bought_before_has_the_ordinary_price(provider: str, model: str, tier: str) -> None:
+    prices = load_price_book(providers=[provider]).lookup(provider, model, NOVEMBER_2026_US)
+    assert prices is not None
+    usage = Usage(1000, output_tokens=10)
+    assert price(msgspec.structs.replace(usage, service_tier=tier), prices) == price(usage, prices)
+
+
 @pytest.mark.parametrize(("tokens", "usd"), [(199_999, "0.400598"), (200_000, "0.8012")])
 def test_xai_charges_more_from_a_prompt_that_reaches_200_000_tokens(tokens: int, usd: str) -> None:
     """By docs.x.ai, as anomalyco/opencode#42919 and pydantic/genai-prices#586 quote it, and litellm 1.110.2's code."""
