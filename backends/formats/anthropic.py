@@ -148,8 +148,10 @@ def believable_usage(wire: object) -> tuple[Usage | None, bool]:
 
 def billed(counted: Usage | None, stop_reason: object, *, has_output: bool) -> Usage | None:
     """What is billed of what was counted: nothing, if Claude refused before any output. Its counts are for information
-    then, as Anthropic's page on streaming refusals says."""
-    return counted if has_output or stop_reason != REFUSAL else Usage()
+    then, as Anthropic's page on streaming refusals says. What a router says that it charges, it charges."""
+    if counted is None or has_output or stop_reason != REFUSAL:
+        return counted
+    return Usage(charged_pico_usd=counted.charged_pico_usd)
 
 
 def openai_error(body: bytes) -> bytes:

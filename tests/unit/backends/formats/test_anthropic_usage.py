@@ -209,10 +209,17 @@ def test_an_event_that_counts_no_input_takes_back_none(first: Json, last: Json, 
 TEXT: Json = {"type": "text", "text": ""}
 
 
-@pytest.mark.parametrize(("said", "expected"), [([], Usage()), ([TEXT], Usage(106, output_tokens=1))])
-def test_who_is_refused_before_any_output_is_not_billed(said: list[Json], expected: Usage) -> None:
-    """The counts are those of Amazon's page on fallback credit."""
-    refused: Json = {"stop_reason": "refusal", "usage": {"input_tokens": 106, "output_tokens": 1}}
+@pytest.mark.parametrize(
+    ("said", "charge", "expected"),
+    [
+        ([], {}, Usage()),
+        ([], {"cost": 0.0005, "is_byok": False}, Usage(charged_pico_usd=500_000_000)),
+        ([TEXT], {}, Usage(106, output_tokens=1)),
+    ],
+)
+def test_who_is_refused_before_any_output_is_not_billed(said: list[Json], charge: Json, expected: Usage) -> None:
+    """The counts are those of Amazon's page on fallback credit; a router may charge nevertheless, and says so."""
+    refused: Json = {"stop_reason": "refusal", "usage": {"input_tokens": 106, "output_tokens": 1} | charge}
     whole = json.dumps({"type": "message", "content": said} | refused).encode()
     events: list[Json] = [
         {"type": "message_start", "message": {"usage": {"input_tokens": 106, "output_tokens": 0}}},
