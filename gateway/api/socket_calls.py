@@ -4,6 +4,7 @@ neither the connection nor the token path."""
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +32,9 @@ _OF_HANDSHAKE: Final = frozenset(
     }
 )
 _ENDS: Final = (b"response.completed", b"response.incomplete", b"response.failed", b'"error"')
+_CONTINUED: Final = ("response.completed", "response.incomplete")
+_ENDINGS: Final = (*_CONTINUED, "response.failed", "error")
+_BROKEN: Final[Message] = {"status": HTTPStatus.BAD_GATEWAY.value, "headers": []}
 _DONE: Final = b"[DONE]"
 
 
@@ -94,7 +98,11 @@ def posted_body(create: Create, whole: SocketTurn | None) -> bytes:
 
 class Post:
     """A POST as an ASGI application sees it. `tell` gets each message of its answer; `ended` before the last of them
-    the response, or None if there is none that can be continued. Those in `leaving` are told when the client leaves."""
+    the response, or None if there is none that can be continued. Those in `leaving` are told when the client leaves.
+
+    A stream that breaks off ends with `error` and `response.failed`, for clients that know only one of them. Here the
+    second would be taken for the answer to the next request: `error` comes alone, with the status that Codex needs.
+    """
 
     def __init__(
         self,
@@ -114,6 +122,7 @@ class Post:
         self._start: Message = {}
         self._refusal = b""
         self._events = SseParser()
+        self._has_ended = False
         headers = [
             (name, value)
             for name, value in handshake["headers"]
@@ -145,21 +154,26 @@ class Post:
                 await self._tell(_refused(self._start, self._refusal, self._lane))
         else:
             for data in self._events.receive(message.get("body", b"")):
-                if data != _DONE:
-                    self._look(data)
-                    await self._tell(in_lane(data, self._lane))
+                if data != _DONE and not self._has_ended:
+                    await self._tell(self._message_of(data))
 
-    def _look(self, data: bytes) -> None:
-        if not any(mark in data for mark in _ENDS):
-            return
-        try:
-            event = _ENDING.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):  # its provider's; the client gets it as it is
-            return
-        if event.type in ("response.completed", "response.incomplete"):
-            self._ended(bytes(event.response))
-        elif event.type in ("response.failed", "error"):
-            self._ended(None)
+    def _message_of(self, data: bytes) -> bytes:
+        kind, response = _ending_of(data)
+        self._has_ended = kind in _ENDINGS
+        if self._has_ended:
+            self._ended(response if kind in _CONTINUED else None)
+        return _refused(_BROKEN, data, self._lane) if kind == "error" else in_lane(data, self._lane)
+
+
+def _ending_of(data: bytes) -> tuple[str, bytes]:
+    """The type of an event and its response; without type if it ends nothing."""
+    if not any(mark in data for mark in _ENDS):
+        return "", b""
+    try:
+        event = _ENDING.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # its provider's; the client gets it as it is
+        return "", b""
+    return event.type, bytes(event.response)
 
 
 def in_lane(data: bytes, lane: str | None) -> bytes:

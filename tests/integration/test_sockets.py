@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from backends.scripted import Script
+from backends.scripted import Outcome, Script, follow
 from backends.translating import TranslatingBackend
 from gateway.access.keys import KeyRecord
 from gateway.api.shedding import Shedding
@@ -199,6 +199,14 @@ async def test_an_error_is_a_message_and_the_next_request_is_answered(service: S
             wrong = await heard(socket)
             assert (wrong["type"], wrong["status"], wrong["error"]["code"]) == ("error", 400, code), sent[:80]
         assert (await answer(socket))["output"]
+
+
+async def test_a_response_that_breaks_off_does_not_spoil_the_next() -> None:
+    script = follow([Outcome(fault="reset", fault_after_pieces=2), Outcome()])
+    async with served(translating(script)) as service, opened(service) as socket:
+        broken = await answer(socket)
+        assert (broken["type"], broken["status"], broken["error"]["code"]) == ("error", 502, "stream_broken")
+        assert (await answer(socket))["status"] == "completed"
 
 
 async def test_a_key_that_is_revoked_meanwhile_is_refused(service: Service) -> None:

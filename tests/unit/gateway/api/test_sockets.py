@@ -13,6 +13,7 @@ from gateway.api.shedding import Load
 from gateway.api.socket_calls import Post, in_lane
 from gateway.api.sockets import ResponseSockets, SocketLimits
 from gateway.kept_answers.socket_turns import SocketTurns
+from gateway.request.answer_parts import responses_error
 
 HANDSHAKE: Scope = {
     "type": "websocket",
@@ -57,14 +58,15 @@ async def test_each_event_is_a_message_however_the_stream_is_cut_and_nothing_els
     assert await Told().hear(HEAD, *(bytes([one]) for one in stream)) == whole
 
 
-async def test_a_failure_in_a_stream_ends_it_without_a_response() -> None:
-    said = await Told("a").hear(HEAD, b'data: {"type":"error","code":"x"}\n\ndata: {"type":"response.failed"}\n\n')
-    assert said == [
-        None,
-        {"stream_id": "a", "type": "error", "code": "x"},
-        None,
-        {"stream_id": "a", "type": "response.failed"},
-    ]
+async def test_a_stream_that_breaks_off_ends_with_one_message() -> None:
+    error = {"message": "m", "type": "server_error", "param": None, "code": "stream_broken"}
+    said = await Told("a").hear(HEAD, responses_error(error), b'data: {"type":"response.failed"}\n\n')
+    assert said == [None, {"stream_id": "a", "type": "error", "status": 502, "error": error, "headers": {}}]
+
+
+async def test_a_response_that_failed_is_told_as_it_is() -> None:
+    said = await Told("a").hear(HEAD, b'data: {"type":"response.failed"}\n\n')
+    assert said == [None, {"stream_id": "a", "type": "response.failed"}]
 
 
 @pytest.mark.parametrize(
