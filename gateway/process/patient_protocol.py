@@ -207,7 +207,7 @@ class PatientProtocol(HttpToolsProtocol):
         is_amid = bool(self.cycle) and not self.cycle.response_complete  # the client pipelines requests
         return self.sockets is not None and not is_amid and self.sockets.takes(self.scope["path"])
 
-    def _open_socket(self, key: bytes, rest: bytes) -> None:
+    def _open_socket(self, key: bytes, early: bytes) -> None:
         """Hand the connection over, with what the client sent too early."""
         assert self.sockets is not None, "it has taken the offer"
         self._forget()
@@ -220,9 +220,7 @@ class PatientProtocol(HttpToolsProtocol):
             self.config, self.server_state, self.app_state, self.sockets, patience_seconds=patience, crowd=crowd
         )
         self.transport.set_protocol(socket)
-        socket.open(self.transport, dict(self.scope), key)
-        if rest:
-            socket.data_received(rest)
+        socket.open(self.transport, dict(self.scope), key, early)
 
     def _begin_cycle(self, parser: HttpRequestParser, version: str) -> None:
         """Replaces uvicorn's, which creates cycles of its own class. We shed load elsewhere."""

@@ -65,10 +65,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._arriving_bytes = 0
         self._is_accepted = False
         self._asked: dict[str, Any] = {}
+        self._early = b""
 
-    def open(self, transport: asyncio.Transport, asked: dict[str, Any], key: bytes) -> None:
-        """Take over the connection; `asked` is the scope of the HTTP request, found to be a valid offer."""
-        self._asked = asked
+    def open(self, transport: asyncio.Transport, asked: dict[str, Any], key: bytes, early: bytes) -> None:
+        """Take over the connection; `asked` is the scope of the HTTP request, found to be a valid offer, and `early`
+        what came with it, which is not looked at before it is accepted."""
+        self._asked, self._early = asked, early
         self.connection_made(transport)
         self._crowd.came(self)
         handshake = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: "
@@ -107,6 +109,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         await super().send(message)
         if message["type"] == "websocket.accept":
             self._is_accepted = True
+            early, self._early = self._early, b""
+            if early and not self.transport.is_closing():
+                self.data_received(early)
             self._read_on()
 
     async def receive(self) -> ASGIReceiveEvent:

@@ -160,13 +160,16 @@ def test_an_offer_with_a_body_opens_nothing() -> None:
     ],
     ids=["large", "fragments", "not-utf-8", "not-masked"],
 )
+@pytest.mark.parametrize("with_the_offer", [False, True])
 async def test_what_is_no_message_ends_it_and_fills_no_log(
-    sent: bytes, code: int, capsys: pytest.CaptureFixture[str]
+    sent: bytes, code: int, with_the_offer: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     app = Echo()
     async with served(app, most_arriving=1 << 20) as (url, sockets):
-        reader, writer = await opened(url)
-        writer.write(sent)
+        reader, writer = await (dialed(url) if with_the_offer else opened(url))
+        writer.write(OFFER + sent if with_the_offer else sent)
+        if with_the_offer:
+            await reader.readuntil(b"\r\n\r\n")
         assert await close_code(reader) == code
         writer.close()
         await until(lambda: app.codes == [code])
