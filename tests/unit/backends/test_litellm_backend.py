@@ -1,4 +1,4 @@
-"""The litellm adapter: what it is sent, how its errors are translated, and one real call in a child process."""
+"""The litellm adapter: what it is sent, what it answers, and one real call in a child process."""
 
 import asyncio
 import importlib.util
@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -18,10 +17,8 @@ from backends.errors import (
     StreamStalled,
     UnreadableAnswer,
     Untranslatable,
-    UpstreamAuth,
     UpstreamRejected,
     UpstreamTimeout,
-    UpstreamUnavailable,
 )
 from backends.formats.past_thinking import carry, detail_of
 from backends.litellm_backend import LitellmBackend
@@ -30,38 +27,7 @@ from backends.scripted import Outcome
 from backends.usage import Usage
 from tests import read_stream
 from tests.scripted_provider import Raw, ScriptedProvider
-
-Json = dict[str, object]
-HELLO = [{"role": "user", "content": "hi"}]
-BODY = {"model": "auto", "messages": HELLO, "temperature": 0.5}
-
-
-@dataclass
-class Piece:
-    document: object
-    _hidden_params: object = None
-
-    def model_dump_json(self, *, exclude_none: bool) -> str:
-        assert exclude_none
-        return json.dumps(self.document)
-
-
-def make_call(
-    body: object = BODY, *, model: str = "azure/x", stream: bool = False, timeouts: Timeouts | None = None
-) -> Call:
-    return Call("chat.completions", model, json.dumps(body).encode(), stream, "r-1", timeouts or Timeouts(), True)
-
-
-class FakeLitellm:
-    def __init__(self, answer: object) -> None:
-        self.answer = answer
-        self.arguments: dict[str, object] = {}
-
-    async def __call__(self, **arguments: object) -> object:
-        self.arguments = arguments
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+from tests.unit.backends.fake_litellm import BODY, HELLO, PLAIN, FakeLitellm, Json, Piece, error_named, make_call
 
 
 async def test_reasoning_that_a_caller_keeps_for_another_model_stays_with_us() -> None:
@@ -72,13 +38,6 @@ async def test_reasoning_that_a_caller_keeps_for_another_model_stays_with_us() -
         messages = [*HELLO, answer]
         await read_stream.collect(LitellmBackend("b", complete=fake), make_call(BODY | {"messages": messages}))
         assert fake.arguments["messages"] == [*HELLO, told]
-
-
-def error_named(name: str, status: int | None, **attributes: object) -> Exception:
-    return type(name, (Exception,), {"status_code": status, "message": "why", **attributes})("why")
-
-
-PLAIN = Piece({"choices": [{"index": 0, "message": {"content": "hello"}, "finish_reason": "stop"}]})
 
 
 async def test_only_chat_fields_reach_litellm_so_no_caller_can_set_an_address_or_a_key() -> None:
@@ -114,7 +73,6 @@ async def test_only_chat_fields_reach_litellm_so_no_caller_can_set_an_address_or
 
 
 COUNTED = {"prompt_tokens": 2190, "completion_tokens": 7, "total_tokens": 2197}
-"""Of an answer that Cohere bills as 431 and 5."""
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
@@ -215,6 +173,8 @@ async def test_auto_buys_no_priority_and_vertex_gets_no_tier_that_it_refuses(
 
 
 DECLINED: Json = {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": "no"}}
+
+
 FEW: Json = {"prompt_tokens": 106, "completion_tokens": 1, "total_tokens": 107}
 
 
@@ -281,6 +241,8 @@ async def test_a_stream_of_gpts_at_bedrock_has_its_cache_once(
 
 
 AT = "http://169.254.169.254/latest"
+
+
 FETCHED: list[tuple[str, dict[str, object]]] = [
     ("bedrock/amazon.nova-pro-v1:0", {"type": "image_url", "image_url": {"url": AT}}),
     ("gemini/gemini-2.5-flash", {"type": "image_url", "image_url": "\x01 HT\tTP://169.254.169.254"}),
@@ -317,79 +279,6 @@ async def test_a_pictures_address_reaches_providers_that_take_one() -> None:
     assert fake.arguments["messages"] == messages
 
 
-ERRORS: list[tuple[Exception, type[BackendError]]] = [
-    (error_named("RateLimitError", 429), RateLimited),
-    (error_named("AuthenticationError", 401), UpstreamAuth),
-    (error_named("BadRequestError", 400), UpstreamRejected),
-    (error_named("ContextWindowExceededError", 400, message="why: Input is too long."), Untranslatable),
-    (
-        error_named("NotFoundError", 404, message="why: The API deployment for this resource does not exist."),
-        Untranslatable,
-    ),
-    (error_named("BadRequestError", 400, message="why: This model does not support tools."), Untranslatable),
-    (error_named("BadRequestError", 400, message='why - {"message":"Your credit balance is too low"}'), UpstreamAuth),
-    (error_named("InternalServerError", 500), UpstreamUnavailable),
-    (error_named("APIResponseValidationError", 422), UnreadableAnswer),
-    (error_named("APIError", 200), UnreadableAnswer),
-    *(
-        (error_named("APIError", 500, message=f"litellm.APIError: {message}"), kind)
-        for message, kind in (
-            ("AzureException APIError - Invalid response object Traceback", UnreadableAnswer),
-            ("AzureException APIError - Unexpected string response from Azure: <html>", UnreadableAnswer),
-            ("LiteLLM: provider returned 'choices' that is not a list (NoneType)", UnreadableAnswer),
-            ("AzureException APIError - The server had an error: Invalid response object", UpstreamUnavailable),
-        )
-    ),
-    (
-        error_named(
-            "APIConnectionError",
-            500,
-            message="litellm.APIConnectionError: AnthropicException - Unable to get json response - Expecting value",
-        ),
-        UnreadableAnswer,
-    ),
-    (
-        error_named(
-            "InternalServerError",
-            500,
-            message="litellm.InternalServerError: InternalServerError: OpenAIException - Expecting value: line 1",
-        ),
-        UnreadableAnswer,
-    ),
-    (
-        error_named(
-            "BadRequestError",
-            400,
-            message="litellm.BadRequestError: BedrockException - Error converting to valid response block=Expecting",
-        ),
-        UnreadableAnswer,
-    ),
-    (error_named("APIConnectionError", 500), UpstreamUnavailable),
-    (error_named("Timeout", 408), UpstreamTimeout),
-    (TimeoutError(), UpstreamTimeout),
-    (ValueError("bug"), UpstreamUnavailable),
-]
-
-
-@pytest.mark.parametrize(("error", "kind"), ERRORS)
-async def test_its_errors_become_ours(error: Exception, kind: type[BackendError]) -> None:
-    with pytest.raises(BackendError) as caught:
-        await LitellmBackend("b", complete=FakeLitellm(error)).open(make_call())
-    assert type(caught.value) is kind
-    assert "why" not in caught.value.message
-    if isinstance(caught.value, UpstreamRejected):
-        assert json.loads(caught.value.body)["error"]["message"].startswith("why")
-
-
-async def test_the_wait_that_vertex_names_is_read() -> None:
-    said = 'litellm.RateLimitError: VertexAIException - {"error":{"details":[{"retryDelay":"34s"}]}}'
-    with pytest.raises(RateLimited) as caught:
-        await LitellmBackend("b", complete=FakeLitellm(error_named("RateLimitError", 429, message=said))).open(
-            make_call()
-        )
-    assert caught.value.retry_after_seconds == 34.0
-
-
 async def stream_of(*steps: object) -> AsyncIterator[Piece]:
     for step in steps:
         if isinstance(step, Exception):
@@ -401,8 +290,14 @@ async def stream_of(*steps: object) -> AsyncIterator[Piece]:
 
 
 BEGUN = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
+
+
 SAID = {"choices": [{"index": 0, "delta": {"content": "hi"}}]}
+
+
 STOP = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+
+
 USAGE = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}
 
 
@@ -490,46 +385,3 @@ async def test_one_real_call_plain_and_streamed_and_answers_that_litellm_cannot_
     assert result.returncode == 0, result.stderr
     unreadable = "b sent an answer that litellm cannot read"
     assert json.loads(result.stdout.splitlines()[-1]) == [[13, 12, True], [13, 12, True], *[unreadable] * 3]
-
-
-@pytest.mark.parametrize(
-    ("refused", "made", "kind"),
-    [
-        (400, error_named("AuthenticationError", 401, message="x.Invalid API Key: Extra inputs"), UpstreamRejected),
-        (400, error_named("InternalServerError", 500, message="x.Overloaded: Extra inputs"), UpstreamRejected),
-        (422, error_named("RateLimitError", 429, message="Invalid function 'get_rate_limit'"), UpstreamRejected),
-        (413, error_named("RateLimitError", 429, message="too large, code: rate_limit_exceeded"), Untranslatable),
-        (413, error_named("BadRequestError", 400, message="Request exceeds the maximum size"), Untranslatable),
-        (400, error_named("Timeout", 408, message="x.Request timed out: Extra inputs"), UpstreamRejected),
-        (400, error_named("APIConnectionError", 500, message="x.Overloaded: Extra inputs"), UpstreamRejected),
-        (400, error_named("AuthenticationError", 401, message='why - {"reason":"API_KEY_INVALID"}'), UpstreamAuth),
-        (
-            400,
-            error_named("AuthenticationError", 401, message='why - {"error":"Incorrect API key provided"}'),
-            UpstreamAuth,
-        ),
-    ],
-)
-async def test_a_refusal_that_quotes_words_for_a_wrong_key_a_broken_or_a_busy_server_is_none_of_them(
-    refused: int, made: Exception, kind: type[BackendError]
-) -> None:
-    """litellm 1.106.2 goes by such words in Anthropic's 400 that names a caller's field, or OpenAI's that names a tool:
-    the key or the model rested for all."""
-    made.__context__ = error_named("AnthropicError", refused)
-    with pytest.raises(BackendError) as caught:
-        await LitellmBackend("b", complete=FakeLitellm(made)).open(make_call(BODY))
-    assert isinstance(caught.value, kind)
-
-
-@pytest.mark.parametrize(
-    ("address", "kind"), [("gs://b/f", UpstreamRejected), (r"s3:\/\/b", UpstreamRejected), ("x", UpstreamAuth)]
-)
-async def test_a_bucket_that_we_may_not_read_closes_the_model_to_nobody_else(
-    address: str, kind: type[BackendError]
-) -> None:
-    body = f'{{"messages": [{{"role": "user", "content": "{address}"}}]}}'.encode()
-    call = Call("chat.completions", "vertex_ai/x", body, False, "r-1", Timeouts(), True)
-    fake = FakeLitellm(error_named("PermissionDeniedError", 403))
-    with pytest.raises(BackendError) as caught:
-        await LitellmBackend("b", complete=fake).open(call)
-    assert type(caught.value) is kind

@@ -17,8 +17,8 @@ from backends.protocol import Call
 from backends.scripted import Outcome
 from tests import read_stream
 from tests.scripted_provider import Raw, ScriptedProvider
-from tests.unit.backends.test_litellm_backend import PLAIN as ANSWER
-from tests.unit.backends.test_litellm_backend import error_named
+from tests.unit.backends.fake_litellm import PLAIN as ANSWER
+from tests.unit.backends.fake_litellm import error_named
 
 NO_LIMIT = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 NO_HEAT = (

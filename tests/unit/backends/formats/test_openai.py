@@ -1,8 +1,6 @@
-"""OpenAI's wire format: how each event or answer is parsed."""
+"""OpenAI's wire format: how each event of a stream is parsed."""
 
 import json
-from collections import deque
-from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -75,6 +73,8 @@ def test_output(event: object, has_output: bool, characters: int) -> None:
 
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+
+
 USAGES: list[tuple[str, object, Usage | None, bool]] = [
     ("openai", {"choices": [], "usage": USAGE}, Usage(3, output_tokens=2), False),
     ("with the finish, as Mistral does", delta("stop") | {"usage": USAGE}, Usage(3, output_tokens=2), False),
@@ -148,7 +148,11 @@ def test_a_number_that_no_choice_has_is_not_remembered(index: int) -> None:
 
 
 ERROR_FINISH = "error_finish"
+
+
 THROTTLED = 'id:1\nevent:error\n:HTTP_STATUS/429\ndata:{"code":"Throttling.AllocationQuota","message":"..."}'
+
+
 ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
     ("nothing at all", [], UnreadableAnswer),
     ("only DONE", [b"[DONE]"], UnreadableAnswer),
@@ -322,97 +326,6 @@ def test_white_space_inside_json_may_hold_newlines() -> None:
     assert event_bytes(b'{\n"a": 1}') == b'data: { "a": 1}\n\n'
 
 
-ANSWER: dict[str, object] = {
-    "id": "x",
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}],
-    "usage": USAGE,
-    "x_breakeven": {"gpu_seconds": 0.25, "queue_seconds": 0.0},
-}
-
-
-def test_a_plain_answer_passes_unchanged() -> None:
-    body = json.dumps(ANSWER, indent=3).encode()
-    assert read_answer(body, backend="b") == Chunk(
-        body,
-        has_output=True,
-        output_characters=5,
-        finish_reason="stop",
-        usage=Usage(3, output_tokens=2),
-        timings=EngineTimings(0.25, 0.0),
-        is_done=True,
-    )
-
-
-@pytest.mark.parametrize("usage", [b'{"prompt_tokens":8,"total_tokens":8}', b'{"total_tokens":8}'])
-def test_an_embedding_is_output_without_text(usage: bytes) -> None:
-    body = b'{"object":"list","data":[],"usage":%b}' % usage
-    chunk = read_answer(body, backend="b", has_choices=False)
-    assert (chunk.has_output, chunk.output_characters, chunk.usage) == (True, 0, Usage(8))
-
-
-@pytest.mark.parametrize(
-    ("body", "characters"),
-    [
-        (b"", 0),
-        (b"<html>", 0),
-        (b"7", 0),
-        (b"[]", 0),
-        (b' {"a":1', 7),
-        (b"[" * 100_000, 0),
-        (b'{"choices":null,"base_resp":{"status_code":0,"status_msg":""}}', 0),
-    ],
-)
-def test_what_is_no_answer_may_be_asked_of_another(body: bytes, characters: int) -> None:
-    with pytest.raises(UnreadableAnswer) as caught:
-        read_answer(body, backend="b")
-    assert caught.value.output_characters == characters, "a page for people is no part of an answer"
-
-
-@pytest.mark.parametrize("choices", [[], [{"finish_reason": "abort", "message": {"content": "Hi"}}]])
-def test_an_answer_that_its_provider_gave_up_may_be_asked_of_another(choices: list[object]) -> None:
-    """OpenRouter sends it with status 200 if its provider failed; it used to be passed on as an answer."""
-    with pytest.raises(UnreadableAnswer, match="gave up") as caught:
-        read_answer(json.dumps({"choices": choices, "usage": USAGE}).encode(), backend="b")
-    assert (caught.value.usage, caught.value.output_characters) == (Usage(3, output_tokens=2), 2 * len(choices))
-
-
-def test_an_error_in_place_of_an_answer_is_no_answer_that_cannot_be_read() -> None:
-    with pytest.raises(UpstreamUnavailable) as caught:
-        read_answer(b'{"error":"no"}', backend="b")
-    assert type(caught.value) is UpstreamUnavailable
-    with pytest.raises(UpstreamAuth):
-        read_answer(
-            b'{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}', backend="b"
-        )
-
-
-@pytest.mark.parametrize("choice", [{"index": 0}, {"index": 0, "message": None}])
-def test_a_filtered_choice_has_a_message(choice: dict[str, object]) -> None:
-    """Gemini's compatible endpoint sends none, on which OpenAI's clients break."""
-    choice |= {"finish_reason": "content_filter: PROHIBITED_CONTENT"}
-    chunk = read_answer(json.dumps({"id": "x", "choices": [choice]}).encode(), backend="b")
-    assert json.loads(chunk.payload) == {
-        "id": "x",
-        "choices": [choice | {"message": {"role": "assistant", "content": None}}],
-    }
-
-
-def test_an_answer_of_perplexity_has_its_message_beside_an_empty_delta() -> None:
-    choice = {"message": {"content": "Paris"}, "delta": {"content": ""}, "finish_reason": "stop"}
-    chunk = read_answer(json.dumps({"choices": [choice]}).encode(), backend="b")
-    assert (chunk.has_output, chunk.output_characters) == (True, 5)
-
-
-def test_an_answer_with_nan_reaches_the_caller_as_json() -> None:
-    chunk = read_answer(b'{"choices":[{}],"usage":{"prompt_tokens":NaN},"x":-Infinity}', backend="b")
-    assert chunk.is_usage_malformed
-    assert json.loads(chunk.payload, parse_constant=pytest.fail) == {
-        "choices": [{}],
-        "usage": {"prompt_tokens": "NaN"},
-        "x": "-Infinity",
-    }
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 2**70) | st.floats() | st.text(max_size=5),
     lambda inner: (
@@ -450,78 +363,3 @@ def test_a_key_that_is_not_utf8_is_no_answer() -> None:
         OpenAIStreamReader("b", wants_usage_chunk=True).read(broken)
     with pytest.raises(UpstreamUnavailable, match="not JSON"):
         read_answer(broken, backend="b")
-
-
-class Outcome(NamedTuple):
-    """What a caller and the books get from a stream."""
-
-    said: bytes
-    characters: int
-    has_output: bool
-    finish_reason: str | None
-    usage: Usage | None
-    timings: EngineTimings | None
-    ended: bool | type[BackendError]
-
-
-def outcome(events: list[bytes], *, joins_events: bool, wants_usage: bool) -> Outcome:
-    """The outcome of a stream whose events all arrive together."""
-    reader = OpenAIStreamReader("b", wants_usage_chunk=wants_usage, joins_events=joins_events)
-    waiting, chunks = deque(events), list[Chunk]()
-    ended: bool | type[BackendError] = True
-    try:
-        while waiting and not reader.is_done:
-            joined = reader.join(waiting)
-            chunks += [joined] if joined is not None else reader.read(waiting.popleft())
-        if not reader.is_done:
-            chunks += reader.end()
-    except BackendError as error:
-        ended = type(error)
-    return Outcome(
-        b"".join(chunk.payload for chunk in chunks),
-        sum(chunk.output_characters for chunk in chunks),
-        any(chunk.has_output for chunk in chunks),
-        next((chunk.finish_reason for chunk in reversed(chunks) if chunk.finish_reason), None),
-        next((chunk.usage for chunk in reversed(chunks) if chunk.usage), None),
-        next((chunk.timings for chunk in reversed(chunks) if chunk.timings), None),
-        ended,
-    )
-
-
-EVENTS: list[bytes] = [
-    b"[DONE]",
-    b"{",
-    b"7",
-    b'{\n"choices": []}',
-    b'{"choices":[],"x":NaN}',
-    b'{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}],"usage":null}',
-    *(json.dumps(event).encode() for event, _, _ in OUTPUTS),
-    *(event if isinstance(event, bytes) else json.dumps(event).encode() for _, event, _, _ in USAGES),
-    *(json.dumps(choice(index, finish)).encode() for index in (0, 1) for finish in (None, "stop", "error")),
-    json.dumps({"error": {"code": 429}}).encode(),
-    json.dumps({"object": "error", "message": "no", "code": 400}).encode(),
-    b'{"code": "x",\n"message": "no"}',
-    json.dumps({"choices": [], "usage": USAGE, "x_breakeven": {"gpu_seconds": 0.25, "queue_seconds": 0.0}}).encode(),
-]
-
-
-@settings(max_examples=180)
-@given(st.lists(st.sampled_from(EVENTS), max_size=6), st.booleans())
-def test_events_that_came_together_say_what_they_say_one_by_one(events: list[bytes], wants_usage: bool) -> None:
-    one_by_one = outcome(events, joins_events=False, wants_usage=wants_usage)
-    assert outcome(events, joins_events=True, wants_usage=wants_usage) == one_by_one
-
-
-def test_events_that_came_together_are_one_chunk_but_for_the_last() -> None:
-    events = deque(json.dumps(event).encode() for event in (delta(content="a"), delta(content="bc"), delta("stop")))
-    whole = b"".join(b"data: " + event + b"\n\n" for event in events)
-    events.append(b"[DONE]")
-    reader = OpenAIStreamReader("b", wants_usage_chunk=False, joins_events=True)
-    assert reader.join(events) == Chunk(whole, has_output=True, output_characters=3, finish_reason="stop")
-    assert list(events) == [b"[DONE]"]
-
-
-def test_two_halves_of_a_document_are_not_one() -> None:
-    events = deque([b'{"choices":', b"[]}"])
-    assert OpenAIStreamReader("b", wants_usage_chunk=False, joins_events=True).join(events) is None
-    assert len(events) == 2
