@@ -9,7 +9,9 @@ from typing import Final, cast
 import msgspec
 
 Fields = dict[str, object]
-_ESCAPED: Final = re.compile(rb"(?:\\u[0-9a-fA-F]{4})+")
+_ESCAPED: Final = re.compile(rb"(?<!\\)(?:\\+u[0-9a-fA-F]{4})+")
+"""Also inside JSON in a text, as a call's arguments are, which servers read too."""
+_ESCAPE: Final = re.compile(rb"\\+u")
 LARGEST: Final = sys.float_info.max
 _LINE_ENDS: Final = tuple((end.encode(), b"\\u%04x" % ord(end)) for end in "\u2028\u2029\x85")
 """What JSON may contain unescaped, but some readers of lines take for the end of one: Google's clients, Python's
@@ -78,5 +80,5 @@ def without_escapes(text: bytes) -> bytes:
 
 
 def _repeated(found: re.Match[bytes]) -> bytes:
-    text = bytes.fromhex(found[0].replace(b"\\u", b"").decode()).decode("utf-16-be", "surrogatepass")
+    text = bytes.fromhex(_ESCAPE.sub(b"", found[0]).decode()).decode("utf-16-be", "surrogatepass")
     return json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
