@@ -28,6 +28,9 @@ FAREWELL_SECONDS: Final = 0.5
 FRAMES_BYTES: Final = 1 << 16
 """What frames around a message, and pings between them, may add to it."""
 
+MOST_UNREAD: Final = 1000
+"""Messages that wait for the application. One read may hold tens of thousands."""
+
 
 class Sockets:
     """Where one server takes WebSockets, and how large their messages may be: each, and all together while they
@@ -95,6 +98,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._let_go()
         self._crowd.busy(self)
         self._crowd.waits(self)  # behind all others
+        if self.queue.qsize() >= MOST_UNREAD and not self.close_sent:
+            self._fail(CloseCode.TRY_AGAIN_LATER, "too many messages at once")
         self.frames = [b"".join(self.frames)]
         try:
             if self.curr_msg_data_type == "text":

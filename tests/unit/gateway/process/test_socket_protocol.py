@@ -155,10 +155,11 @@ def test_an_offer_with_a_body_opens_nothing() -> None:
     [
         (frame(TEXT | IS_LAST, bytes(SMALL + 1)), 1009),
         (frame(TEXT, b"a") + frame(CONTINUATION, b"") * 15_000, 1009),  # 90 KB that hold nothing
+        (frame(TEXT | IS_LAST, b"") * 10_000, 1013),
         (frame(TEXT | IS_LAST, b"\xff"), 1007),
         (b"\x81\x01a", 1002),  # not masked
     ],
-    ids=["large", "fragments", "not-utf-8", "not-masked"],
+    ids=["large", "fragments", "too-many", "not-utf-8", "not-masked"],
 )
 @pytest.mark.parametrize("with_the_offer", [False, True])
 async def test_what_is_no_message_ends_it_and_fills_no_log(
