@@ -154,6 +154,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         max_tokens={"type": "integer", "minimum": 0, "maximum": 10_000_000},
         speed=ANYTHING,
         inference_geo=ANYTHING,
+        service_tier=ANYTHING,
         models=ANYTHING,
         preset=ANYTHING,
         plugins=ANYTHING,
