@@ -110,6 +110,8 @@ def test_a_key_gets_a_new_secret_beside_the_old_one_and_the_old_one_is_ended(
     button(browser, "End it now").click()
     patient(browser).until(lambda _: _is_refused(running, old))
     assert running.ask("/v1/models", new)["data"]
+    # The page leads back to the list, and would do so over the next page.
+    patient(browser).until(lambda one: "old secret works" not in one.find_element(By.TAG_NAME, "body").text)
     go(browser, running, "/audit")
     see(browser, "new secret; the old one works until")
 
