@@ -320,10 +320,10 @@ async def test_headers_of_the_handshake_are_those_of_each_request(service: Servi
 
 async def test_a_response_that_is_being_written_when_the_time_is_over_is_finished() -> None:
     slow = Slow()
-    async with served(slow, open_seconds=0.2), opened(slow) as socket:
+    async with served(slow, open_seconds=0.5), opened(slow) as socket:
         await create(socket)
         await until(lambda: slow.rig.one.calls)
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.5)  # it was opened before
         late = await answer(socket)
         assert (late["status"], late["error"]["code"]) == (503, "overloaded")
         slow.may_answer.set()
