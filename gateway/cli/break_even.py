@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.cli.options import AsJson, Since, Until, read
+from gateway.cli.options import AsJson, Gpus, Since, Until, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import ask_reports
 from gateway.counted import counted
@@ -20,11 +20,7 @@ from gateway.reports.views import BreakEvenQuery
 def command(
     since: Since = None,
     until: Until = None,
-    backend: str | None = typer.Option(
-        None,
-        help="Whose GPUs: a backend with gpu_hour_usd, or `local`, the bundled engine. The engine's when left out; if "
-        "it is off, the first such backend's.",
-    ),
+    backend: Gpus = None,
     against: str | None = typer.Option(None, help="The hosted model to compare with; the most used when left out."),
     gpu_hour_usd: float | None = typer.Option(None, min=0, help="What if the GPU hour cost this."),
     replicas: int | None = typer.Option(None, min=1, help="What if there were so many replicas."),

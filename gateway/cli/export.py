@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.cost_filters import filters, why_nothing, with_key_id
-from gateway.cli.options import AsOf, Since, TimeZone, Until, Where, read
+from gateway.cli.options import AsOf, Gpus, Since, TimeZone, Until, Where, read
 from gateway.cli.state import State, ask, ask_reports
 from gateway.counted import counted
 from gateway.errors import StateError
@@ -67,9 +67,11 @@ def utilisation(since: Since = None, until: Until = None, form: Form = None, out
 
 
 @app.command("break-even")
-def break_even(since: Since = None, until: Until = None, form: Form = None, out: Out = None) -> None:
+def break_even(
+    since: Since = None, until: Until = None, backend: Gpus = None, form: Form = None, out: Out = None
+) -> None:
     """Monthly bills by volume, hosted and owned."""
-    query = read(BreakEvenQuery, since=since, until=until)
+    query = read(BreakEvenQuery, since=since, until=until, backend=backend)
     write(lambda files: files.break_even(query), form, out)
 
 

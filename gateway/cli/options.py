@@ -34,6 +34,14 @@ TimeZone = Annotated[
     str | None,
     typer.Option("--time-zone", help="Whose days and months, such as Europe/Berlin; UTC when left out."),
 ]
+Gpus = Annotated[
+    str | None,
+    typer.Option(
+        "--backend",
+        help="Whose GPUs: a backend with gpu_hour_usd, or `local`, the bundled engine. The engine's when left out; if "
+        "it is off, the first such backend's.",
+    ),
+]
 Where = Annotated[list[str] | None, typer.Option("--where", help="Only these, as team=search; may be repeated.")]
 
 

@@ -112,6 +112,8 @@ def test_a_wrong_word_is_refused_before_anything_is_read() -> None:
     assert "takes NAME=VALUE" in run_cli("export", "costs", "--where", "colour=red", exit_code=2)
     with pytest.raises(InvalidRequest, match="before"):
         run_cli("export", "focus", "--from", "2026-11-02", "--to", "2026-11-01")
+    with pytest.raises(InvalidRequest, match="'vllm' is no backend of your own with a gpu_hour_usd"):
+        run_cli("export", "break-even", "--backend", "vllm", *PERIOD)
 
 
 @pytest.fixture(scope="module")
