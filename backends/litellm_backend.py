@@ -93,6 +93,8 @@ NOT_AS_BILLED: Final = (
     *("azure_ai/agents/", "bedrock/agentcore/", "vertex_ai/agent_engine/"),
 )
 """Prefixes of models whose usage is litellm's own count, since their servers report no tokens, or not always."""
+VERTEX_TIER: Final = "x-vertex-ai-llm-shared-request-type"
+"""The header in which Vertex takes a service tier."""
 REFUSED: Final = re.compile(rb'"stop_reason":\s*"refusal"')
 TWICE_IN_STREAMS: Final = re.compile(r"bedrock/.*\bopenai\.")
 """Models in whose input Bedrock's ConverseStream, unlike Converse, counts what was read from and written to the cache.
@@ -355,6 +357,14 @@ def _has_no_such_tier(model: str, asked: object) -> bool:
     """Vertex takes a tier in its headers alone. For `auto`, everybody's default, litellm asks Gemini for `priority`,
     which costs 1.8 times as much."""
     return asked is not None and (model.startswith("vertex_ai/") or (model.startswith("gemini/") and asked == "auto"))
+
+
+def tier_asked(settings: Mapping[str, object]) -> str | None:
+    """The service tier that a block's settings ask for, at Vertex by a header."""
+    headers, said = settings.get("extra_headers"), settings.get("service_tier")
+    named = cast(Mapping[str, str], headers) if isinstance(headers, Mapping) else {}
+    by_header = next((value for name, value in named.items() if name.lower() == VERTEX_TIER), None)
+    return by_header or (said if isinstance(said, str) else None)
 
 
 def _tier_beside(answer: object) -> str | None:

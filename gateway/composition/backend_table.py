@@ -8,7 +8,7 @@ from backends.anthropic import NATIVE_PATHS, AnthropicBackend
 from backends.dialects import PLAIN, Dialect, dialect_of, dialect_of_engine
 from backends.gemini import GeminiBackend
 from backends.key_pool import KeyPool
-from backends.litellm_backend import LitellmBackend
+from backends.litellm_backend import LitellmBackend, tier_asked
 from backends.openai_compatible import DEFAULT_PATHS, OPENAI_PATHS, OpenAICompatibleBackend
 from backends.protocol import CONTENT, Backend, Operation, Timeouts
 from backends.scripted import ScriptedBackend
@@ -143,7 +143,12 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
         raise ConfigurationError(str(error), field=f"backends.{name}") from error
     table.add(
         adapter,
-        BackendFacts(provider=provider, speed=speed, is_engine=block.health_from != "models"),
+        BackendFacts(
+            provider=provider,
+            speed=speed,
+            is_engine=block.health_from != "models",
+            asked_tier=tier_asked(block.litellm or {}),
+        ),
         dialect if block.litellm is None else replace(dialect, takes_cache_marks=True),
         drains=block.on_disconnect == "drain",
         native=_native_to_block(block),

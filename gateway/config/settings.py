@@ -127,14 +127,14 @@ class BackendSettings(Strict):
     """One endpoint of the deployment's own. With `gpu_hour_usd` it is priced by GPU-seconds, using its throughput.
 
     `litellm` replaces `base_url` for other kinds of providers (Azure, Bedrock, Vertex, ...): arguments that litellm
-    gets with every call, such as `api_base`, `api_version` or `aws_region_name`.
+    gets with every call, such as `api_base`, `api_version`, `aws_region_name` or `extra_headers`.
 
     `has_responses`: an OpenAI-compatible endpoint answers `/responses` itself, by default only OpenAI's own; the others
     are asked through chat completions instead.
     """
 
     base_url: Annotated[str, AfterValidator(parse_http_url)] = ""
-    litellm: dict[str, str | int | float | bool] | None = None
+    litellm: dict[str, str | int | float | bool | dict[str, str]] | None = None
     api_key_env: str | None = None
     keys: list[KeySettings] = Field(default_factory=list[KeySettings])
     provider: str | None = None

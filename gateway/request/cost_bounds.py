@@ -91,7 +91,7 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
             candidate.prices,
             tool_calls=tools.calls,
             tool_kinds=tools.kinds,
-            service_tier=view.service_tier,
+            service_tier=candidate.asked_tier or view.service_tier,
             may_write_cache=view.may_write_cache,
             may_write_for_minutes=writes.by != "caller" and input_tokens >= writes.least_tokens,
             may_have_media=view.may_have_media,

@@ -150,7 +150,8 @@ class Dispatcher(msgspec.Struct):
         raise error
 
     def _start(self, run: Run, step: Try) -> _Attempt:
-        now, prices, asked = self.monotonic(), step.candidate.prices, run.view.service_tier
+        now, prices = self.monotonic(), step.candidate.prices
+        asked = step.candidate.asked_tier or run.view.service_tier
         tier = asked if asked and prices is not None and asked in prices.unreported_tiers else None
         attempt = _Attempt(step, Meter(run.meter.started_at, sent_at=now, unreported_tier=tier), now)
         run.candidate, run.key, run.meter = step.candidate, step.key, attempt.meter

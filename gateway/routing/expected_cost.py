@@ -3,7 +3,7 @@
 from backends.usage import NO_UNITS, Usage
 from gateway.ledger.entry import Facts
 from gateway.pricing.catalogue import ModelPrices
-from gateway.pricing.price import UnknownUnitPrice, price, price_compute, price_text_tokens
+from gateway.pricing.price import UnknownServiceTier, UnknownUnitPrice, price, price_compute, price_text_tokens
 from gateway.routing.prompt_reuse import written_tokens
 from gateway.routing.snapshot import ON_DEMAND, Candidate, EngineSpeed
 
@@ -53,7 +53,8 @@ def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
     output = predicted_output_tokens(facts, candidate.name)
     writes = candidate.cache_writes
     written = 0 if writes is ON_DEMAND else written_tokens(facts, writes, cached)
-    simple = price_text_tokens(facts.input_tokens, cached, output, candidate.prices, written)
+    tier = candidate.asked_tier
+    simple = price_text_tokens(facts.input_tokens, cached, output, candidate.prices, written) if tier is None else None
     if simple is not None:
         return simple
     usage = Usage(
@@ -61,8 +62,12 @@ def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
         cached_input_tokens=cached,
         cache_write_5m_tokens=written,
         output_tokens=output,
+        service_tier=tier,
     )
-    return price(usage, candidate.prices).total_pico_usd
+    try:
+        return price(usage, candidate.prices).total_pico_usd
+    except UnknownServiceTier:
+        return None
 
 
 def media_usage(facts: Facts, model: str) -> Usage:

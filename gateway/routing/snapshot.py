@@ -71,6 +71,8 @@ class Candidate:
     """Its name in the price list, if the rules say that it is another."""
     takes_salt: bool = False
     """Whether it keeps prompts apart by a salt that we add for each tenant."""
+    asked_tier: str | None = None
+    """The service tier that it is always asked for, instead of the caller's."""
     specialty: Specialty | None = field(init=False)
     """What it does instead of writing text."""
 

@@ -23,7 +23,7 @@ class BackendFacts:
 
     `is_engine`: it is known to be an inference engine, priced by its time or not. `marks_prompts`: we mark prompts for
     its cache if callers do not. `least_cached_tokens`: the shortest cached prompt; exceptions by upstream model are in
-    `least_cached_tokens_of`.
+    `least_cached_tokens_of`. `asked_tier`: the service tier that its configuration asks for, whatever callers do.
     """
 
     provider: str
@@ -33,6 +33,7 @@ class BackendFacts:
     marks_prompts: bool = False
     least_cached_tokens: int = 1024
     least_cached_tokens_of: Mapping[str, int] = field(default_factory=dict[str, int])
+    asked_tier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ class Catalogue:
             cache_writes=self._cache_writes(spec, known),
             priced_as=spec.priced_as,
             takes_salt=backend.is_engine or backend.speed is not None,
+            asked_tier=backend.asked_tier,
         )
 
     def _cache_writes(self, spec: ModelSpec, prices: ModelPrices | None) -> CacheWrites:

@@ -43,6 +43,18 @@ async def test_the_block_becomes_litellms_arguments(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
+    ("settings", "tier"),
+    [
+        ({"vertex_project": "p", "extra_headers": {"X-Vertex-AI-LLM-Shared-Request-Type": "priority"}}, "priority"),
+        ({"aws_region_name": "eu-west-1", "service_tier": "flex"}, "flex"),
+        ({"extra_headers": {"x-team": "search"}}, None),
+    ],
+)
+def test_a_block_may_ask_for_a_tier(tmp_path: Path, settings: Mapping[str, object], tier: str | None) -> None:
+    assert build(tmp_path, {"litellm": settings}, {}).facts["azure"].asked_tier == tier
+
+
+@pytest.mark.parametrize(
     ("block", "says"),
     [
         ({}, "give base_url, or litellm"),

@@ -28,8 +28,8 @@ def view(content: Any = "hello", **body: Any) -> RequestView:
     return parse_request("chat.completions", json.dumps(full).encode())
 
 
-def dearest_rate(of: RequestView) -> int | None:
-    bound = bound_pico_usd(make_candidate(prices=PRICES), of)
+def dearest_rate(of: RequestView, asked_tier: str | None = None) -> int | None:
+    bound = bound_pico_usd(make_candidate(prices=PRICES, asked_tier=asked_tier), of)
     return None if bound is None else bound // (2 * of.input_tokens)
 
 
@@ -48,6 +48,12 @@ LONG = "word " * 400
 )
 def test_the_bound_is_the_dearest_that_the_body_allows(asked: RequestView, rate: int | None) -> None:
     assert dearest_rate(asked) == rate
+
+
+def test_a_model_that_is_always_asked_for_a_tier_is_bounded_by_that_tier() -> None:
+    assert dearest_rate(view(LONG), asked_tier="priority") == 3
+    assert dearest_rate(view(LONG, service_tier="flex"), asked_tier="priority") == 3
+    assert dearest_rate(view(LONG), asked_tier="unheard-of") is None
 
 
 WRITTEN = Rates(input=4, output=0, cached_input=1, cache_write_5m=5, cache_write_1h=8)

@@ -29,6 +29,8 @@ STANDARD, PRIORITY = 100_000 * 3_000_000 + 100 * 15_000_000, 100_000 * 3_750_000
         ("priority", "default", "fireworks_ai", "default", STANDARD),  # should it ever name one
         ("standard_only", None, "fireworks_ai", None, STANDARD),
         ("priority", None, "elsewhere", None, STANDARD),
+        (None, None, "always asked", "priority", PRIORITY),
+        ("auto", None, "always asked", "priority", PRIORITY),
     ],
 )
 async def test_fireworks_bills_the_priority_that_was_asked_for(
@@ -49,6 +51,8 @@ async def test_fireworks_bills_the_priority_that_was_asked_for(
     usage = Usage(100_000, output_tokens=100, service_tier=named)
     rig = Rig(follow([Outcome(usage=usage)]))
     model = make_candidate("a", backend="one", provider=provider, prices=prices, context_window=1_000_000)
+    if provider == "always asked":
+        model = replace(model, asked_tier="priority")
     rig.pipeline.snapshot = make_snapshot(candidates=[model])
     body = {"model": "a", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 100, "stream": stream}
     said = json.dumps(body | {"service_tier": asked}).encode()

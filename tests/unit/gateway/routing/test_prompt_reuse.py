@@ -1,10 +1,12 @@
 """Which part of a prompt is expected again, what is marked for caching, and what that costs now."""
 
 import json
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
-from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Step
+from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service, Step
 from gateway.request.turns import Reuse
 from gateway.request.view import parse_request
 from gateway.routing.expected_cost import expected_cost_pico_usd
@@ -73,6 +75,13 @@ def test_what_is_written_unasked_costs_as_a_write(
 ) -> None:
     facts = make_facts(input_tokens=2000, repeated_tokens=repeated, warm_tokens={"mid": warm} if warm else {})
     assert expected_cost_pico_usd(facts, make_candidate("mid", prices=prices, cache_writes=writes)) == cost
+
+
+@pytest.mark.parametrize(("tier", "cost"), [(None, 200_000), ("priority", 360_000), ("unheard-of", None)])
+def test_a_tier_that_is_always_asked_for_is_expected(tier: str | None, cost: int | None) -> None:
+    prices = replace(FLAT, services={"priority": Service(multiplier=Fraction("1.8"))})
+    model = make_candidate("mid", prices=prices, asked_tier=tier)
+    assert expected_cost_pico_usd(make_facts(input_tokens=2000), model) == cost
 
 
 TOOL = {"type": "function", "function": {"name": "f" * 30}}
