@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from traceback import walk_tb
 from typing import Final, Protocol, cast
 
 import msgspec
@@ -107,6 +108,18 @@ _ANSWERED: Final = re.compile(
 )
 """How litellm's errors, most of them as of a status 500, and Bedrock's and Gemini's as of a 400, say that an answer
 came that it could not read."""
+_MISREAD: Final = (AttributeError, LookupError, TypeError, ValueError)
+_READERS: Final = frozenset(
+    {
+        "__stream__",
+        "_transform_response",
+        "chunk_creator",
+        "chunk_parser",
+        "convert_str_chunk_to_generic_chunk",
+        "transform_response",
+    }
+)
+"""Functions of litellm's, and of the OpenAI client within it, that read an answer or a piece of one."""
 _ADDRESS: Final = re.compile(rb":(?:\\?/|\\u002f){2}", re.IGNORECASE)
 Complete = Callable[..., Awaitable[object]]
 
@@ -225,7 +238,7 @@ class LitellmBackend:
             kind, status = "BadRequestError", google_status(refused, message.encode())
         if isinstance(error, TimeoutError) or kind == "Timeout":
             return UpstreamTimeout(f"{self._name} sent no answer in time")
-        if _ANSWERED.match(message):
+        if _ANSWERED.match(message) or _is_misread(error):
             return self._unreadable()
         if not isinstance(status, int) or kind == "APIConnectionError":
             return UpstreamUnavailable(f"{self._name} failed ({type(error).__name__})")
@@ -306,6 +319,17 @@ class _LitellmReply:
         close = getattr(self._pieces, "aclose", None)
         if close is not None:
             await close()
+
+
+def _is_misread(error: BaseException | None) -> bool:
+    """Whether litellm failed at an answer that lacks what it expects: a KeyError, which it reports like a connection
+    that failed."""
+    while error is not None:
+        names = (frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__))
+        if isinstance(error, _MISREAD) and not _READERS.isdisjoint(names):
+            return True
+        error = error.__context__
+    return False
 
 
 def _is_refusal(document: bytes) -> bool:

@@ -357,9 +357,10 @@ async def main():
         await reply.aclose()
         usage = next(chunk.usage for chunk in chunks if chunk.usage)
         found.append([sum(chunk.output_characters for chunk in chunks), usage.input_tokens, chunks[-1].is_done])
-    for _ in range(3):
+    for model, stream in (("openai/gpt-x", False),) * 3 + (("anthropic/claude-x", False), ("anthropic/claude-x", True)):
         try:
-            await backend.open(Call("chat.completions", "openai/gpt-x", body, False, "r-1"))
+            reply = await backend.open(Call("chat.completions", model, body, stream, "r-1"))
+            found.append([chunk.data.decode() async for chunk in reply])
         except UnreadableAnswer as error:
             found.append(str(error))
     print(json.dumps(found))
@@ -373,10 +374,10 @@ asyncio.run(main())
     not importlib.util.find_spec("litellm"), reason="litellm is missing: pip install 'breakeven[litellm]'"
 )
 async def test_one_real_call_plain_and_streamed_and_answers_that_litellm_cannot_read() -> None:
-    """The latter were a 500 of its own, and booked as free."""
-    odd = [
-        Raw((answer,), headers={"content-type": "application/json"}) for answer in (b"{}", b'{"choices": [{}]}', b"{")
-    ]
+    """The latter were a 500 or a failed connection of its own, and booked as free."""
+    answers = (b"{}", b'{"choices": [{}]}', b"{", b'{"usage": {"input_tokens": 9, "output_tokens": 9}}')
+    odd = [Raw((answer,), headers={"content-type": "application/json"}) for answer in answers]
+    odd.append(Raw((b'data: {"type": "content_block_start", "index": 0}\n\n',)))
     async with ScriptedProvider(Outcome(), Outcome(), *odd) as provider:
         command = [sys.executable, "-c", CHILD, provider.base_url]
         result = await asyncio.to_thread(
@@ -384,4 +385,4 @@ async def test_one_real_call_plain_and_streamed_and_answers_that_litellm_cannot_
         )
     assert result.returncode == 0, result.stderr
     unreadable = "b sent an answer that litellm cannot read"
-    assert json.loads(result.stdout.splitlines()[-1]) == [[13, 12, True], [13, 12, True], *[unreadable] * 3]
+    assert json.loads(result.stdout.splitlines()[-1]) == [[13, 12, True], [13, 12, True], *[unreadable] * 5]
