@@ -23,9 +23,10 @@ Rules that differ between providers, each found by the fields themselves and nev
   Perplexity's `num_search_queries` and xAI's `server_side_tool_usage_details`. OpenAI's usage is silent: see
   hosted_tools.py.
 * What is charged, tools included, is in xAI's `cost_in_usd_ticks`, ten billionths of a dollar, which is all that its
-  images report; in the `total_cost` of Perplexity's `cost`, known by its `currency`; and in OpenRouter's `cost`, known
-  by its `is_byok`. With the caller's own key at the provider, that is OpenRouter's fee, and the provider's price is
-  beside it. Other servers' `cost` is their estimate.
+  images report; in the `total_cost` of Perplexity's `cost`, known by its `currency`; in the `gateway_cost` of Vercel's
+  gateway, which is its `cost` and its surcharges; and in OpenRouter's `cost`, known by its `is_byok`. With the caller's
+  own key at the provider, OpenRouter's is its fee, and the provider's price is beside it; Vercel's `cost` is 0 then,
+  and its `market_cost` is not. Other servers' `cost` is their estimate.
 """
 
 from collections.abc import Callable, Mapping
@@ -128,11 +129,21 @@ def amount_charged(usage: Wire) -> int | None:
     if isinstance(cost, dict):
         parts = cast(Wire, cost)
         return dollars(parts, "total_cost", PICO_PER_USD) if parts.get("currency") == "USD" else None
+    if "market_cost" in usage or "gateway_cost" in usage:
+        return _charged_by_vercel(usage)
     charged = dollars(usage, "cost", PICO_PER_USD) if "is_byok" in usage else None
     if charged is None or not usage["is_byok"]:
         return charged
     elsewhere = dollars(_details(usage, "cost_details"), "upstream_inference_cost", PICO_PER_USD)
     return None if elsewhere is None else charged + elsewhere
+
+
+def _charged_by_vercel(usage: Wire) -> int | None:
+    charged, market = dollars(usage, "cost", PICO_PER_USD), dollars(usage, "market_cost", PICO_PER_USD)
+    with_surcharges = dollars(usage, "gateway_cost", PICO_PER_USD)
+    if not charged and market:
+        return None
+    return charged if with_surcharges is None else with_surcharges
 
 
 def dollars(wire: Wire, field: str, pico_usd: int) -> int | None:

@@ -245,6 +245,24 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
         Usage(61, output_tokens=106, reasoning_tokens=96),
     ),
     (
+        "vercel's gateway, as BerriAI/litellm#39088 recorded it",
+        bare(9520, 16, 9536)
+        | {"prompt_tokens_details": {"cached_tokens": 9519, "audio_tokens": 0, "video_tokens": 0}}
+        | {"cost": 0.00254674, "market_cost": 0.00254674, "gateway_cost": 0.00254674},
+        Usage(9520, 9519, output_tokens=16, charged_pico_usd=2_546_740_000),
+    ),
+    (
+        "the same, with a surcharge for zero data retention",
+        bare(85, 16, 101)
+        | {"cost": 1.638e-5, "gateway_cost": 0.00011638, "surcharge_cost": 0.0001, "zero_data_retention_cost": 0.0001},
+        Usage(85, output_tokens=16, charged_pico_usd=116_380_000),
+    ),
+    (
+        "the same, with a key of one's own at the provider",
+        bare(85, 16, 101) | {"cost": 0, "market_cost": 1.638e-5, "gateway_cost": 0},
+        Usage(85, output_tokens=16),
+    ),
+    (
         "openrouter: gemini reads what it has just written to its cache",
         bare(2168, 100, 2268)
         | {"prompt_tokens_details": {"cached_tokens": 2161, "cache_write_tokens": 2161}}
