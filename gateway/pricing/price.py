@@ -265,6 +265,15 @@ def service(prices: ModelPrices, service_tier: str | None) -> tuple[Ladder, Frac
     return prices.ladder, ONE
 
 
+def has_own_price(prices: ModelPrices, service_tier: str) -> bool:
+    """Whether answers in that tier cost something else than ordinary ones, and how much is known."""
+    try:
+        ladder, multiplier = service(prices, service_tier)
+    except UnknownServiceTier:
+        return False
+    return ladder is not prices.ladder or multiplier != ONE
+
+
 def class_amounts(usage: Usage, ladder: Ladder) -> tuple[int, int, int, int]:
     """Pico-USD of fresh input, cached input, cache writes and output before multipliers."""
     whole = ladder.base

@@ -11,6 +11,7 @@ from backends.errors import BackendError, StreamBroken, UnreadableAnswer, Upstre
 from backends.protocol import Backend, Call, Chunk, Timeouts
 from backends.response_names import ResponseNames
 from gateway.ledger.entry import Attempt, Status
+from gateway.pricing.price import has_own_price
 from gateway.request.answer_parts import upstream_failure
 from gateway.request.bookkeeping import Bookkeeper
 from gateway.request.metering import Meter
@@ -152,8 +153,11 @@ class Dispatcher(msgspec.Struct):
     def _start(self, run: Run, step: Try) -> _Attempt:
         now, prices = self.monotonic(), step.candidate.prices
         asked = step.candidate.asked_tier or run.view.service_tier
-        tier = asked if asked and prices is not None and asked in prices.unreported_tiers else None
-        attempt = _Attempt(step, Meter(run.meter.started_at, sent_at=now, unreported_tier=tier), now)
+        meter = Meter(run.meter.started_at, sent_at=now)
+        if asked and prices is not None:
+            meter.asked_tier = asked if has_own_price(prices, asked) else None
+            meter.unreported_tier = asked if asked in prices.unreported_tiers else None
+        attempt = _Attempt(step, meter, now)
         run.candidate, run.key, run.meter = step.candidate, step.key, attempt.meter
         self.upstreams.started(step.candidate, step.key, now)
         return attempt

@@ -19,7 +19,8 @@ MOST_TOOL_CALLS = 10_000
 
 class Meter(msgspec.Struct):
     """Times are seconds of one monotonic clock. `started_at` is when the request was accepted, `sent_at` when this
-    attempt at it was made. `unreported_tier` is the service tier asked for, if the provider's answers never name it.
+    attempt at it was made. `asked_tier` is the service tier asked for, if it has a price of its own, and
+    `unreported_tier` the same if the provider's answers never name it.
     """
 
     started_at: float
@@ -32,6 +33,7 @@ class Meter(msgspec.Struct):
     sent_at: float | None = None
     usage_so_far: Usage | None = None
     unreported_tier: str | None = None
+    asked_tier: str | None = None
 
     def observe(self, chunk: Chunk, now: float) -> None:
         """Records one chunk that arrived at `now`."""
@@ -89,7 +91,12 @@ class Meter(msgspec.Struct):
         if self.usage is None and known is not None and not _is_impossible(known, longest, self.output_characters):
             longest_known = max(output_tokens, known.output_tokens)
             return replace(known, output_tokens=longest_known, charged_pico_usd=None, is_estimated=True)
-        return Usage(input_tokens=input_tokens_estimate, output_tokens=output_tokens, is_estimated=True)
+        return Usage(
+            input_tokens=input_tokens_estimate,
+            output_tokens=output_tokens,
+            service_tier=self.asked_tier,
+            is_estimated=True,
+        )
 
 
 def _is_impossible(usage: Usage, longest: int, output_characters: int) -> bool:

@@ -120,9 +120,8 @@ def paid_to(candidate: Candidate, extra: ExtraCost) -> PaidTo | None:
 def checkpoint_of(intent: Intent, candidate: Candidate, meter: Meter) -> Checkpoint:
     """The least that a stream in progress has cost so far."""
     output_tokens = round(meter.output_characters / CHARACTERS_PER_TOKEN)
-    usage = Usage(input_tokens=intent.decision.facts.input_tokens, output_tokens=output_tokens, is_estimated=True)
-    cost = _cost(candidate, usage, None)
-    return Checkpoint(intent.request_id, output_tokens, cost.total_pico_usd if cost else None)
+    usage = Usage(intent.decision.facts.input_tokens, output_tokens=output_tokens, service_tier=meter.asked_tier)
+    return Checkpoint(intent.request_id, output_tokens, _least(candidate, usage))
 
 
 def settle_entry(intent: Intent, meter: Meter, outcome: Outcome) -> Entry:
@@ -255,11 +254,16 @@ def _bounds(intent: Intent, candidate: Candidate, usage: Usage, cost: Cost | Non
     if not usage.is_estimated or usage.charged_pico_usd is not None:
         known = _without_unpriced_tools(candidate, usage) if exact is None else None
         return (exact if known is None else known), exact
-    least = _cost(candidate, _halved(usage), None)
+    lower = _least(candidate, _halved(usage))
     bound = intent.cost_bound_pico_usd
     upper = bound if exact is None or bound is None else max(exact, bound)
-    lower = least.total_pico_usd if least is not None else None
     return (lower if exact is None or lower is None else min(exact, lower)), upper
+
+
+def _least(candidate: Candidate, usage: Usage) -> int | None:
+    """Its cost in its service tier or the ordinary one, whichever is less: who asks for one may get the other."""
+    costs = (_cost(candidate, replace(usage, service_tier=tier), None) for tier in {usage.service_tier, None})
+    return min((cost.total_pico_usd for cost in costs if cost is not None), default=None)
 
 
 def _halved(usage: Usage) -> Usage:

@@ -1,7 +1,9 @@
-"""A tier that a provider bills and does not name in its answers counts as had if it was asked for."""
+"""A tier that a provider bills and does not name in its answers counts as had if it was asked for. So does one of an
+answer that broke off before its usage."""
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -10,6 +12,7 @@ from backends.scripted import Outcome, follow
 from backends.usage import Usage
 from gateway.config.price_files import load_price_book
 from gateway.pipeline import Incoming
+from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service
 from tests.builders import make_candidate, make_snapshot
 from tests.rig import KEY, RecordingCaller, Rig
 from tests.unit.gateway.pricing.builders import at
@@ -60,3 +63,31 @@ async def test_fireworks_bills_the_priority_that_was_asked_for(
     assert rig.entry.cost is not None
     assert (rig.entry.service_tier, rig.entry.cost.total_pico_usd) == (tier, pico_usd)
     assert not rig.entry.is_usage_estimated
+
+
+@pytest.mark.parametrize(
+    ("asked", "tier", "quarters", "least"),
+    [
+        (None, None, 4, 2),
+        ("priority", "priority", 8, 2),
+        ("flex", "flex", 2, 1),
+        ("auto", None, 4, 2),
+        ("x", None, 4, 2),
+    ],
+)
+async def test_an_answer_that_broke_off_is_estimated_in_the_tier_that_was_asked_for(
+    asked: str | None, tier: str | None, quarters: int, least: int
+) -> None:
+    services = {"priority": Service(multiplier=Fraction(2)), "flex": Service(multiplier=Fraction(1, 2))}
+    prices = ModelPrices(Ladder(Rates(input=40, output=400)), 0, "test", services=services)
+    rig = Rig(follow([Outcome(pieces=("x" * 400,) * 3, fault="reset", fault_after_pieces=2)]))
+    rig.pipeline.snapshot = make_snapshot(candidates=[make_candidate("a", backend="one", prices=prices)])
+    body = {"model": "a", "messages": [{"role": "user", "content": "hello"}], "stream": True}
+    said = json.dumps(body if asked is None else body | {"service_tier": asked}).encode()
+    await rig.pipeline.answer(Incoming("chat.completions", f"Bearer {KEY}", said), RecordingCaller())
+    quarter = (rig.entry.input_tokens * 40 + 200 * 400) // 4
+    assert rig.entry.cost is not None
+    assert (rig.entry.output_tokens, rig.entry.service_tier, rig.entry.is_usage_estimated) == (200, tier, True)
+    assert rig.entry.cost.total_pico_usd == quarter * quarters
+    assert rig.entry.cost_lower_pico_usd is not None
+    assert abs(rig.entry.cost_lower_pico_usd - quarter * least) <= 40  # half of an odd number of tokens
