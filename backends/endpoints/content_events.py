@@ -42,10 +42,9 @@ class ContentHead:
     wrapping: Wrapping = ""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def document(self, candidates: list[Fields], usage: Fields | None = None) -> bytes:
-        said: Fields = {"candidates": candidates}
-        if usage is not None:
-            said["usageMetadata"] = usage
+    def document(self, candidates: list[Fields], usage: Usage | None) -> bytes:
+        """Every event of Google's has a usage, and clients read nothing of one without it."""
+        said: Fields = {"candidates": candidates, "usageMetadata": usage_metadata(usage)}
         return msgspec.json.encode(said | {"modelVersion": self.model, "responseId": self.answer_id})
 
 
@@ -133,7 +132,7 @@ def content_from_answer(body: bytes, usage: Usage | None, head: ContentHead) -> 
         parts += candidate.last_parts(head, index)
         made: Fields = {"content": _content(parts), "finishReason": candidate.finish, "index": index}
         candidates.append(made | _logprobs(choice))
-    return head.document(candidates, usage_metadata(usage))
+    return head.document(candidates, usage)
 
 
 def usage_metadata(usage: Usage | None) -> Fields:
@@ -154,12 +153,12 @@ def usage_metadata(usage: Usage | None) -> Fields:
 def last_content_event(finish_reason: object, usage: Usage, head: ContentHead) -> bytes:
     """The last event of a stream that is ended early."""
     finish = FINISH_REASONS.get(finish_reason, "STOP")
-    return _event(head.document([{"content": _content([]), "finishReason": finish, "index": 0}], usage_metadata(usage)))
+    return _event(head.document([{"content": _content([]), "finishReason": finish, "index": 0}], usage))
 
 
 class ContentEventWriter:
     """Turns the chunks of one stream, passed in order, into events. The last event has the calls, the finish reasons
-    and the usage."""
+    and the usage; before it the counts are 0."""
 
     def __init__(self, head: ContentHead) -> None:
         self._head = head
@@ -181,7 +180,7 @@ class ContentEventWriter:
                 told.append({"content": _content(parts), "index": index, **_logprobs(choice)})
         if sum(len(candidate.calls) for candidate in self._candidates.values()) > MOST_CALLS:
             raise EndlessAnswer
-        return _event(self._head.document(told)) if told else b""
+        return _event(self._head.document(told, self._usage)) if told else b""
 
     def _end(self) -> bytes:
         ended = sorted((self._candidates or {0: _Candidate(Unwrapper(""))}).items())
@@ -193,7 +192,7 @@ class ContentEventWriter:
             }
             for index, candidate in ended
         ]
-        return _event(self._head.document(candidates, usage_metadata(self._usage)))
+        return _event(self._head.document(candidates, self._usage))
 
 
 def _choices(document: Fields) -> Iterator[tuple[int, Fields]]:

@@ -76,6 +76,7 @@ def test_a_text() -> None:
     first, last = streamed([{"role": "assistant", "content": ""}, {"content": "hi"}])
     assert first == {
         "candidates": [{"content": {"parts": [{"text": "hi"}], "role": "model"}, "index": 0}],
+        "usageMetadata": {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0},
         "modelVersion": "m",
         "responseId": "r-1",
     }
