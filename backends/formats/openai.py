@@ -148,10 +148,10 @@ class OpenAIStreamReader(StreamReader):
         """llama-cpp-python's server, unless told otherwise, ends a running stream so when another request comes."""
         if self._ends_told is None:
             return
-        is_told, is_known = self._seen_choices <= self._finished_choices, self._model in self._ends_told
-        if is_told and not is_known:
+        if self._seen_choices <= self._finished_choices:
+            self._ends_told.forget(self._model)  # what is known since before would be forgotten an hour after that
             self._ends_told.put(self._model, True)
-        elif is_known and not is_told and not self._has_usage:
+        elif not self._has_usage and self._model in self._ends_told:
             raise self._broken("ended its stream in the middle of the answer")
 
     def _note(self, chunk: Chunk) -> None:

@@ -115,6 +115,7 @@ async def test_a_stream_is_cut_if_only_its_end_is_told_where_others_say_why() ->
     ):
         for call in (make_call(), make_call(), make_call(), make_call(), another):
             assert (await read_stream.collect(backend, call))[-1].is_done
+            clock.now += 1000  # the hour is since the last stream that told it
         with pytest.raises(StreamBroken, match="in the middle"):
             await read_stream.collect(backend, make_call())
         clock.now += 3600
