@@ -14,6 +14,8 @@ from gateway.config.home import find_home
 from gateway.config.settings import Settings, read_text
 from gateway.learning.judge_model import judge_problem
 from gateway.money import format_usd
+from gateway.pricing.catalogue import ModelPrices
+from gateway.pricing.price import UnknownServiceTier, service
 from gateway.pricing.price_figures import terms_text, unit_figures
 from gateway.routing.snapshot import Candidate
 from gateway.rulebook.versions import text_version
@@ -75,4 +77,16 @@ def _shown_price(candidate: Candidate) -> str:
     text = ", ".join(fees) or f"${rates.input / 1e6:.4g} / ${rates.output / 1e6:.4g}"
     if terms := terms_text(candidate.prices.discount):
         text += f", {terms}"
+    if candidate.asked_tier is not None:
+        text += _asked(candidate.asked_tier, candidate.prices)
     return f"{text} (simulated)" if candidate.is_simulated else text
+
+
+def _asked(tier: str, prices: ModelPrices) -> str:
+    """What the service tier that a block asks for makes of these prices."""
+    try:
+        ladder, multiplier = service(prices, tier)
+    except UnknownServiceTier:
+        return f"; asked for in {tier}, which has no price: requests will be booked with cost NULL"
+    read, written = (float(rate * multiplier) / 1e6 for rate in (ladder.base.input, ladder.base.output))
+    return f"; asked for in {tier}: ${read:.4g} / ${written:.4g}"

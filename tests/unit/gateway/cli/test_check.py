@@ -35,3 +35,26 @@ def test_a_price_tells_what_is_off_it(home: Home, monkeypatch: pytest.MonkeyPatc
     (home.root / "terms.yaml").write_text("overrides: [{provider: openai, discount: -0.1}]\n")
     result = CliRunner().invoke(build("check"), ["check", "--json"])
     assert json.loads(result.stdout)["models"]["gpt-5.4-mini"] == "$0.75 / $4.5, 10% more"
+
+
+VERTEX = """backends:
+  vertex: {litellm: {extra_headers: {X-Vertex-AI-LLM-Shared-Request-Type: priority}}}
+  other: {litellm: {service_tier: unheard-of}}
+"""
+MODELS = """version: 1
+models:
+  asked: {backend: vertex, upstream_model: vertex_ai/x, priced_as: gemini/gemini-2.5-flash, context_window: 9000}
+  unknown: {backend: other, upstream_model: bedrock/x, priced_as: gemini/gemini-2.5-flash, context_window: 9000}
+rules: [{name: default, choose: {from: any}}]
+"""
+
+
+def test_a_price_is_told_in_the_tier_that_the_block_asks_for(home: Home) -> None:
+    new_home(home.root)
+    home.config_file.write_text("engine: {is_enabled: false}\n" + VERTEX)
+    home.rules_file.write_text(MODELS)
+    models = json.loads(CliRunner().invoke(build("check"), ["check", "--json"]).stdout)["models"]
+    assert models["asked"] == "$0.3 / $2.5; asked for in priority: $0.54 / $4.5"
+    assert models["unknown"].endswith(
+        "; asked for in unheard-of, which has no price: requests will be booked with cost NULL"
+    )
