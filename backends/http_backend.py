@@ -19,10 +19,12 @@ from backends.http.http1_client import Http1Client
 from backends.http.reply import (
     MAX_ANSWER_BYTES,
     MAX_ERROR_BYTES,
+    KeptReply,
     PlainReply,
     StreamReply,
     TimedResponse,
     Told,
+    is_kept,
 )
 from backends.http.stream_reader import StreamReader
 from backends.model_lists import ModelList, parse_model_list
@@ -158,8 +160,10 @@ class HttpBackend:
             if not kind.startswith(JSON):
                 told = partial(_as_told, call.upstream_model, sent, exchange.translate_error)
                 if exchange.read_stream is not None:
-                    return exchange.read_stream(response, kind, told)
-                return StreamReply(response, exchange.stream_reader(), self._name, told=told)
+                    stream = exchange.read_stream(response, kind, told)
+                else:
+                    stream = StreamReply(response, exchange.stream_reader(), self._name, told=told)
+                return KeptReply(stream) if is_kept(response.headers) else stream
             try:
                 chunk = exchange.read_answer(await response.read_all(MAX_ANSWER_BYTES))
             except UpstreamRejected as refusal:
@@ -171,7 +175,8 @@ class HttpBackend:
             response.close(is_complete=False)
             raise
         response.close(is_complete=True)
-        return PlainReply(chunk, exchange.content_type)
+        reply = PlainReply(chunk, exchange.content_type)
+        return KeptReply(reply) if is_kept(response.headers) else reply
 
     async def _refusal(
         self, response: TimedResponse, call: Call, exchange: Exchange, sent: Mapping[str, str]

@@ -5,8 +5,10 @@ The reader decides what events mean; this file decides how long to wait, and whi
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Self
+
+from msgspec.structs import replace
 
 from backends.errors import (
     BackendError,
@@ -21,12 +23,13 @@ from backends.http.client import HttpResponse
 from backends.http.errors import broken, no_answer
 from backends.http.sse import EventTooLarge, SseParser
 from backends.http.stream_reader import StreamReader
-from backends.protocol import EVENT_STREAM, JSON, Chunk, Timeouts
+from backends.protocol import EVENT_STREAM, JSON, Chunk, Reply, Timeouts
 from backends.usage import Usage
 from backends.value_counts import MostValues
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
+_CACHES = ("cf-aig-cache-status", "helicone-cache", "x-portkey-cache-status")
 _BEGINNING_BYTES = 1024  # tell JSON from a page
 MOST = MostValues(containers=1_000_000, names=4_000_000, values=8_000_000)
 """Of one answer, or one event: 8,000 tokens with twenty logprobs each, 64 MB of embeddings."""
@@ -208,6 +211,35 @@ class StreamReply:
         if isinstance(error, BackendError):
             return broken_off(error, is_started=self._reader.is_started)
         return broken(self._backend, "sent an endless event", is_started=self._reader.is_started)
+
+
+class KeptReply:
+    """An answer that a cache between us and the provider had kept: its usage is of the first time, and nobody bills
+    it again."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.content_type = reply.content_type
+        self._reply = reply
+        self._chunks = aiter(reply)
+        self._has_usage = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        chunk = await anext(self._chunks)
+        if chunk.usage is None and (self._has_usage or not chunk.is_done):
+            return chunk
+        self._has_usage = True
+        return replace(chunk, usage=replace(chunk.usage or Usage(), charged_pico_usd=0))
+
+    async def aclose(self) -> None:
+        await self._reply.aclose()
+
+
+def is_kept(headers: Mapping[str, str]) -> bool:
+    """Whether Cloudflare's AI Gateway, Helicone or Portkey (also by a `SEMANTIC HIT`) answered from its cache."""
+    return any(headers.get(name, "").upper().endswith("HIT") for name in _CACHES)
 
 
 class BytesReply:

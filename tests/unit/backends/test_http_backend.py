@@ -8,6 +8,7 @@ from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.error_bodies import in_openai_shape
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Call, Timeouts
+from backends.usage import Usage
 from tests import read_stream
 from tests.scripted_provider import Raw, ScriptedProvider
 
@@ -251,3 +252,51 @@ async def test_an_address_with_nothing_there_is_no_fault_of_the_request(status: 
         with pytest.raises(Untranslatable, match="base_url in") as caught:
             await ask(provider)
     assert (caught.value.status, caught.value.body) == (404 if status == 501 else status, b"")
+
+
+WHOLE = (
+    b'{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"finish_reason":"stop",'
+    b'"message":{"role":"assistant","content":"Hi"}}],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}'
+)
+PIECES = (
+    b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\n',
+    b'data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}\n\n',
+    b"data: [DONE]\n\n",
+)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("header", "charged"),
+    [
+        ({"cf-aig-cache-status": "HIT"}, 0),
+        ({"Helicone-Cache": "HIT"}, 0),
+        ({"x-portkey-cache-status": "SEMANTIC HIT"}, 0),
+        ({"cf-aig-cache-status": "MISS"}, None),
+        ({}, None),
+    ],
+)
+async def test_what_a_cache_on_the_way_had_kept_is_charged_by_nobody(
+    header: dict[str, str], charged: int | None, *, stream: bool
+) -> None:
+    kind = {"content-type": "text/event-stream"} if stream else JSON
+    body = b'{"model":"auto","stream":true}' if stream else b'{"model":"auto"}'
+    call = Call("chat.completions", "the-model", body, stream, "r-1", Timeouts())
+    async with (
+        ScriptedProvider(Raw(PIECES if stream else (WHOLE,), headers=kind | header)) as provider,
+        aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend,
+    ):
+        chunks = await read_stream.collect(backend, call)
+    [usage] = [chunk.usage for chunk in chunks if chunk.usage is not None]
+    assert usage == Usage(input_tokens=9, output_tokens=2, charged_pico_usd=charged)
+
+
+async def test_nor_is_one_without_a_usage() -> None:
+    call = Call("chat.completions", "the-model", b'{"model":"auto","stream":true}', True, "r-1", Timeouts())
+    hit = Raw((PIECES[0], PIECES[2]), headers={"content-type": "text/event-stream", "cf-aig-cache-status": "HIT"})
+    async with (
+        ScriptedProvider(hit) as provider,
+        aclosing(OpenAICompatibleBackend("b", provider.base_url, None)) as backend,
+    ):
+        chunks = await read_stream.collect(backend, call)
+    assert chunks[-1].usage == Usage(charged_pico_usd=0)
