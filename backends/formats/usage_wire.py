@@ -92,10 +92,10 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
     tier = _tier(service_tier) or tier_with_surcharges(usage)
     return checked(
         Usage(
-            input_tokens=input_tokens,
-            cached_input_tokens=cached,
-            cache_write_5m_tokens=write_5m,
-            cache_write_1h_tokens=write_1h,
+            input_tokens,  # by position: Python collects more than fifteen keywords in a dictionary first
+            cached,
+            write_5m,
+            write_1h,
             output_tokens=max(output_tokens, reasoning_tokens),
             reasoning_tokens=reasoning_tokens,
             audio_input_tokens=_count(into, "audio_tokens"),

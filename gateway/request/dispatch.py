@@ -228,15 +228,15 @@ class Dispatcher(msgspec.Struct):
         candidate, view = attempt.candidate, run.view
         reply = await self.backends[candidate.backend].open(
             Call(
-                operation=view.operation,
-                upstream_model=candidate.upstream_model,
-                body=run.body,
-                is_stream=view.is_stream,
-                request_id=run.intent.request_id,
-                timeouts=self.timeouts.get(candidate.backend, USUAL_TIMEOUTS),
-                wants_usage_chunk=view.wants_usage_chunk,
-                cache_salt=self.salt(run) if candidate.takes_salt else None,
-                key=attempt.step.key,
+                view.operation,  # by position: Python collects more than fifteen keywords in a dictionary first
+                candidate.upstream_model,
+                run.body,
+                view.is_stream,
+                run.intent.request_id,
+                self.timeouts.get(candidate.backend, USUAL_TIMEOUTS),
+                view.wants_usage_chunk,
+                self.salt(run) if candidate.takes_salt else None,
+                attempt.step.key,
                 headers=run.headers,
                 input_tokens=view.input_tokens,
                 response_names=self.names(run) if view.operation == "responses" else None,

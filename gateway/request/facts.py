@@ -93,13 +93,13 @@ def new_intent(
     """The record written to the ledger before anything is sent upstream."""
     first = choice.order[0]
     return Intent(
-        request_id=new_request_id(),
-        accepted_at_us=accepted_at_us,
-        key_id=key.id,
-        team=key.team,
-        project=key.project,
-        tags=all_tags(key, tags),
-        operation=view.operation,
+        new_request_id(),  # by position: Python collects more than fifteen keywords in a dictionary first
+        accepted_at_us,
+        key.id,
+        key.team,
+        key.project,
+        all_tags(key, tags),
+        view.operation,
         requested_model=view.model,
         is_stream=view.is_stream,
         decision=choice.decision,

@@ -86,25 +86,23 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
     keyed = (facts.quality, facts.output_tokens, facts.warm_tokens, facts.backend_state)
     more_names, place = _places(decision.candidates, tuple(chain.from_iterable(keyed)))
     one = entry.attempts[0] if is_plain and entry.attempts else None
-    detail = Detail(
-        input_tokens=facts.input_tokens,
-        max_output_tokens=facts.max_output_tokens,
-        difficulty=None if facts.difficulty is None else short(facts.difficulty),
-        uncertainty=None if facts.uncertainty is None else short(facts.uncertainty),
-        quality=_by_place(facts.quality, place),
-        output_tokens=_by_place(facts.output_tokens, place),
-        needs=facts.needs,
-        warm_tokens=[part for name, value in facts.warm_tokens.items() for part in (place[name], value)],
-        backend_state=[
-            part for name, (free, wait) in facts.backend_state.items() for part in (place[name], free, short(wait))
-        ],
-        draw=short(facts.draw),
-        expected_cost=decision.expected_cost_pico_usd,
-        predicted_quality=None if decision.predicted_quality is None else short(decision.predicted_quality),
-        propensity=short(decision.propensity),
-        cost_bound=entry.intent.cost_bound_pico_usd,
-        more_names=more_names,
-        attempt=one
+    detail = Detail(  # by position: Python collects more than fifteen keywords in a dictionary first
+        facts.input_tokens,
+        facts.max_output_tokens,
+        None if facts.difficulty is None else short(facts.difficulty),
+        None if facts.uncertainty is None else short(facts.uncertainty),
+        _by_place(facts.quality, place),
+        _by_place(facts.output_tokens, place),
+        facts.needs,
+        [part for name, value in facts.warm_tokens.items() for part in (place[name], value)],
+        [part for name, (free, wait) in facts.backend_state.items() for part in (place[name], free, short(wait))],
+        short(facts.draw),
+        decision.expected_cost_pico_usd,
+        None if decision.predicted_quality is None else short(decision.predicted_quality),
+        short(decision.propensity),
+        entry.intent.cost_bound_pico_usd,
+        more_names,
+        one
         and (
             one.number,
             micros(one.started_after_seconds) or 0,
@@ -112,10 +110,10 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
             one.cost_pico_usd,
             one.http_status,
         ),
-        exploration_cost=decision.exploration_pico_usd,
-        explored=facts.explored_pico_usd,
-        allowed_loss={name: short(loss) for name, loss in facts.allowed_loss.items()} if facts.allowed_loss else {},
-        escalates_to=decision.escalates_to,
+        decision.exploration_pico_usd,
+        facts.explored_pico_usd,
+        {name: short(loss) for name, loss in facts.allowed_loss.items()} if facts.allowed_loss else {},
+        decision.escalates_to,
         repeated_tokens=facts.repeated_tokens,
         media=_media(entry.media),
         units=() if facts.units == NO_UNITS else astuple(facts.units),
