@@ -24,6 +24,7 @@ from backends.endpoints.messages_events import (
 )
 from backends.endpoints.messages_format import chat_body_from_messages, keeps_reasoning
 from backends.endpoints.messages_tools import own_name
+from backends.endpoints.responses_compaction import is_for_compaction
 from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
 from backends.endpoints.responses_format import chat_body_from_responses, is_taken_as_chat
 from backends.endpoints.responses_items import ResponseHead
@@ -140,7 +141,7 @@ class TranslatingBackend:
         if self._dialect.models_think:
             return await self._inner.open(call)
         tools = of_tools(call.upstream_model, call.body)
-        if tools in self._taken_as_chats:
+        if tools in self._taken_as_chats or is_for_compaction(call.body):
             try:
                 return await self._open_response(call)
             except UpstreamRejected:  # as a response it may be taken, or is refused in better words

@@ -33,6 +33,7 @@ from gateway.kept_answers.kept_conversations import Belonging, KeptConversations
 from gateway.kept_answers.kept_responses import KeptResponses, Resumed
 from gateway.kept_answers.memory_responses import MemoryResponses
 from gateway.kept_answers.response_cache import Recording, ResponseCache
+from gateway.kept_answers.summaries import with_summary
 from gateway.learning.implied_feedback import ImpliedFeedback
 from gateway.learning.shadow import ShadowCalls
 from gateway.ledger.entry import Ledger, Status, tenant_of
@@ -122,6 +123,7 @@ class Pipeline:
     ) -> None:
         """Resolves references to stored items, as a turn of the conversation the request belongs to, if any."""
         whole, resumed = await self._resumed(incoming, key, belonging)
+        whole = with_summary(whole)
         with self.room_for(whole, incoming):
             await self._answer(whole, caller, key, started_at, asked=incoming, resumed=resumed)
 
@@ -194,7 +196,7 @@ class Pipeline:
         return key
 
     async def read_whole(self, incoming: Incoming, key: KeyRecord) -> Incoming:
-        """The request with references to stored items resolved, for inspection only. Raises RequestError."""
+        """The request with references to stored items resolved, but compactions as they are. Raises RequestError."""
         belonging = None
         if incoming.operation in RESPONSES and (named := self._own_conversation(incoming)) is not None:
             conversations, conversation_id = named

@@ -11,6 +11,7 @@ from backends.protocol import Call, Operation, Timeouts
 from gateway.access.keys import KeyRecord
 from gateway.errors import ContextTooLong, NoEligibleModel, UpstreamFailed
 from gateway.ids import new_request_id
+from gateway.kept_answers.summaries import with_summary
 from gateway.pipeline import RESPONSES, Pipeline
 from gateway.request.answer_parts import rejection
 from gateway.request.run import Caller, Incoming
@@ -40,7 +41,7 @@ class TokenCounter:
     async def answer(self, incoming: Incoming, caller: Caller) -> None:
         """Count with the model that would answer, or estimate. Raises RequestError."""
         key = self._pipeline.identify(incoming)
-        whole = await self._pipeline.read_whole(incoming, key)
+        whole = with_summary(await self._pipeline.read_whole(incoming, key))
         with self._pipeline.room_for(whole, incoming):
             view = view_of(whole)
             await self._pipeline.admission.admit(key.id, team=key.team, tokens=0)

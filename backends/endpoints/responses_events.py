@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from backends.endpoints.chat_text import arguments_in, end_of
+from backends.endpoints.responses_compaction import compaction_item
 from backends.endpoints.responses_items import Item, ItemKind, Part, PartKind, ResponseHead, logprobs_of, status_of
 from backends.endpoints.responses_tools import Tool, Tools, parse_tools
 from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
@@ -30,9 +31,13 @@ def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead, *
     """A whole OpenAI chat answer as a response. `usage` is the metered one, `now` Unix seconds."""
     document = decode_object(body) or {}
     choice = first_of(document.get("choices"))
-    items = _items(choice, head, parse_tools(head.asked))
     reason = end_of(choice.get("finish_reason"))
-    output = [item.wire() for item in items[:-1]] + [item.wire(status_of(reason)) for item in items[-1:]]
+    if head.is_compaction:
+        summary = said_in(part_of(choice, "message"))[1]
+        output = [compaction_item(head.response_id, summary)] if summary else []
+    else:
+        items = _items(choice, head, parse_tools(head.asked))
+        output = [item.wire() for item in items[:-1]] + [item.wire(status_of(reason)) for item in items[-1:]]
     model = text_of(document, "model") or ""
     return msgspec.json.encode(head.finished(model, output, reason, usage, at=int(now)))
 
@@ -81,6 +86,7 @@ class ResponsesEventWriter:
         self._begun = self._begun_parts = 0
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
+        self._summary: list[str] | None = [] if head.is_compaction else None
 
     def write(self, chunk: Chunk) -> bytes:
         """The events for one chunk, possibly none (empty)."""
@@ -101,15 +107,24 @@ class ResponsesEventWriter:
         return b"".join(events)
 
     def _end(self) -> list[bytes]:
-        closed = self._close(is_last=True)
+        closed = self._close(is_last=True) if self._summary is None else self._compacted("".join(self._summary))
         output = [self._done[index] for index in sorted(self._done)]
         whole = self._head.finished(self._model, output, self._finish_reason, self._usage, at=int(self._now()))
         return [*closed, self._event(f"response.{whole['status']}", response=whole)]
+
+    def _compacted(self, summary: str) -> list[bytes]:
+        if not summary:
+            return []
+        item = self._done[0] = compaction_item(self._head.response_id, summary)
+        return [self._event(f"response.output_item.{kind}", output_index=0, item=item) for kind in ("added", "done")]
 
     def _delta(self, choice: Mapping[str, object]) -> list[bytes]:
         delta = part_of(choice, "delta")
         events: list[bytes] = []
         reasoning, text = said_in(delta)
+        if self._summary is not None:
+            self._summary.append(text)
+            return []
         if reasoning:
             events += self._text("reasoning", self._thought_kind, reasoning)
         if text:

@@ -9,6 +9,7 @@ from typing import Final, cast
 
 import msgspec
 
+from backends.endpoints.responses_compaction import ASK, COMPACTION, TRIGGER, asks_compaction
 from backends.endpoints.responses_tools import OFFER, Tools, arguments_of, is_among_some, parse_tools
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.chat_fields import in_background, invalid, list_of, object_of, untranslatable
@@ -43,10 +44,9 @@ KEPT_ELSEWHERE: Final = {
     "prompt": "prompts are stored only at providers that offer the Responses API",
 }
 """Fields that refer to what one provider stores, and the remedy for each."""
-COMPACTIONS: Final = ("compaction", "compaction_trigger")
 NOT_COMPACTED: Final = (
-    "only OpenAI's models compact a conversation into such an item, or read it; have your client compact by itself "
-    "(Codex does if config.toml names this gateway under [model_providers], not as openai_base_url)"
+    "only the provider that compacted this conversation can read it; use one of its models, or send the conversation "
+    "as it was before"
 )
 OF_AGENT: Final = "agent_message"
 """What Codex's agents tell each other. It takes every text for encrypted unless it is told otherwise."""
@@ -101,6 +101,8 @@ def chat_body_from_responses(
         chat |= {"stream": True, "stream_options": {"include_usage": True}}
     text = part_of(fields, "text")
     choice = fields.get("tool_choice")
+    if compacts := asks_compaction(fields):
+        text, choice = {}, "none"
     functions = tools.functions(choice)
     if not functions:  # many servers refuse both without tools; agents send them with each request
         chat.pop("parallel_tool_calls", None)
@@ -113,9 +115,9 @@ def chat_body_from_responses(
         "verbosity": text.get("verbosity"),
         "reasoning_effort": part_of(fields, "reasoning").get("effort") if takes_effort else None,
     }
-    if isinstance(alternatives := fields.get("top_logprobs"), int) and alternatives:
+    if isinstance(alternatives := fields.get("top_logprobs"), int) and alternatives and not compacts:
         optional |= {"logprobs": True, "top_logprobs": alternatives}
-    elif LOGPROBS in list_of(fields.get("include"), "include"):
+    elif LOGPROBS in list_of(fields.get("include"), "include") and not compacts:
         optional["logprobs"] = True
     return msgspec.json.encode(chat | {name: value for name, value in optional.items() if value})
 
@@ -130,7 +132,8 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
     answer: list[Fields] = []
     thought = ""
     waiting: dict[str | None, set[tuple[str | None, ...]]] = {}
-    for place, item in enumerate(list_of(given, "input")):
+    items = list_of(given, "input")
+    for place, item in enumerate(items):
         where = f"input[{place}]"
         fields = object_of(item, where)
         kind = fields.get("type") or ("message" if "role" in fields else "item_reference")
@@ -138,6 +141,8 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
             thought = thought_of(fields)
             continue
         if kind == OFFER or is_our_reasoning(fields):  # a reference to reasoning that we did not store
+            continue
+        if kind == TRIGGER and item is not items[-1]:  # what it asked for follows, or failed
             continue
         call_id, said = text_of(fields, "call_id"), tuple(text_of(fields, name) for name in _SAID)
         if kind in CALLS and said in waiting.get(call_id, ()):
@@ -224,7 +229,9 @@ def _message(fields: Fields, kind: str, where: str) -> Fields:
         return {"role": "tool", "tool_call_id": fields.get("call_id"), "content": content}
     if kind == "item_reference":
         raise untranslatable(f"{where}.type", f"the item {NOT_KEPT}")
-    if kind in COMPACTIONS:
+    if kind == TRIGGER:
+        return {"role": "user", "content": ASK}
+    if kind == COMPACTION:
         raise untranslatable(f"{where}.type", NOT_COMPACTED)
     if kind == OF_AGENT:
         return {"role": "user", "content": list(_parts(fields.get("content"), f"{where}.content"))}

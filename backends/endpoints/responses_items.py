@@ -6,6 +6,7 @@ from typing import Final, Literal, cast
 
 import msgspec
 
+from backends.endpoints.responses_compaction import asks_compaction
 from backends.endpoints.responses_tools import Tool, ToolKind, echo, input_of
 from backends.formats.json_objects import Fields, part_of
 from backends.formats.past_thinking import seal
@@ -62,6 +63,11 @@ class ResponseHead:
         """Whether the caller keeps reasoning itself, and sends back `encrypted_content`."""
         include = self.asked.get("include")
         return isinstance(include, list) and ENCRYPTED in include
+
+    @property
+    def is_compaction(self) -> bool:
+        """Whether it has one item, the compacted conversation, instead of an answer."""
+        return asks_compaction(self.asked)
 
     @property
     def thought_kind(self) -> PartKind:

@@ -54,8 +54,18 @@ OUR_MARKS: Final = (b'"%b' % OUR_REASONING.encode(), b'"%b' % SEALED.encode())
 
 
 def seal(thought: str) -> str:
-    """An `encrypted_content` that `thought_of` reads."""
+    """An `encrypted_content` that `unsealed` reads."""
     return SEALED + base64.b64encode(thought.encode()).decode()
+
+
+def unsealed(sealed: object) -> str:
+    """The text that `seal` was given; empty if it is not sealed so."""
+    if not isinstance(sealed, str) or not sealed.startswith(SEALED):
+        return ""
+    try:
+        return base64.b64decode(sealed[len(SEALED) :], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
 
 
 def carry(encrypted: str, backend: str) -> str:
@@ -125,13 +135,7 @@ def thought_of(item: Mapping[str, object]) -> str:
     said = "".join(text_of(part, "text") or "" for part in objects_of(item.get("content")))
     if not said and is_our_reasoning(item):  # in other items the summary is not the reasoning
         said = "".join(text_of(part, "text") or "" for part in objects_of(item.get("summary")))
-    sealed = text_of(item, "encrypted_content") or ""
-    if said or not sealed.startswith(SEALED):
-        return said
-    try:
-        return base64.b64decode(sealed[len(SEALED) :], validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
+    return said or unsealed(item.get("encrypted_content"))
 
 
 def name_thoughts(message: Fields, names: tuple[str, ...]) -> Fields:

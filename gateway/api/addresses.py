@@ -22,10 +22,6 @@ OTHERS = (
     ("/generate", "text-generation-inference's API is not offered here"),
 )
 ELSEWHERE = {
-    "/v1/responses/compact": (
-        "conversations are not compacted here: other providers' models could not read the result. Codex compacts by "
-        "itself if config.toml names this gateway under [model_providers], not as openai_base_url"
-    ),
     "/v1/audio": "for audio there are /v1/audio/speech, /v1/audio/transcriptions and /v1/audio/translations",
     "/v1/images": "for images there are /v1/images/generations and /v1/images/edits",
     "/v1/realtime": "live sessions are not offered here; ask the provider for them",
@@ -41,11 +37,6 @@ ELSEWHERE = {
     "/v1/threads": "there are no threads here; /v1/conversations keeps the turns of /v1/responses",
 }
 """Paths of the official clients that we do not pass on."""
-
-
-def is_elsewhere(path: str) -> bool:
-    """Whether no method is served here, although the path matches the pattern of one of our routes."""
-    return path in ELSEWHERE
 
 
 def is_ollamas(path: str) -> bool:

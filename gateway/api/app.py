@@ -16,7 +16,7 @@ from backends.endpoints.content_errors import content_error_from
 from backends.endpoints.messages_events import messages_error
 from backends.protocol import COUNTS
 from gateway import __version__
-from gateway.api.addresses import GEMINI, advice, is_elsewhere, is_ollamas
+from gateway.api.addresses import GEMINI, advice, is_ollamas
 from gateway.api.callers_api import is_googles
 from gateway.api.documentation import build_documentation_router
 from gateway.api.gemini import BATCH, GeminiPath
@@ -28,6 +28,7 @@ from gateway.api.public import ANTHROPIC
 from gateway.api.shedding import Load
 from gateway.api.token_path import ENDPOINTS, TokenPath
 from gateway.api.unpacking import Unpacker
+from gateway.compaction import Compactions
 from gateway.content_embeddings import ContentEmbeddings
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, RequestError
 from gateway.ids import new_request_id
@@ -44,6 +45,7 @@ POSTED = ENDPOINTS.keys() | MESSAGES.keys() | CONTENTS.keys()
 LISTED = {"/v1/models", "/v1/files", "/v1/batches", "/v1/messages/batches", "/v1/conversations"}
 KNOWN = ENDPOINTS.keys() | MESSAGES.keys() | LISTED
 RESPONSES = "/v1/responses"
+COMPACT = "/v1/responses/compact"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEND_A_POST = "Send a POST; see /docs."
 NO_SOCKET = (
@@ -81,6 +83,9 @@ class Root:
             self._hot[place] = GeminiPath(
                 answers, max_body_bytes=max_body_bytes, idempotency=idempotency, unpacker=unpacker
             )
+        self._hot[COMPACT] = TokenPath(
+            Compactions(pipeline), max_body_bytes=max_body_bytes, idempotency=idempotency, unpacker=unpacker
+        )
         if (kept := pipeline.kept_responses) is not None:
             background = BackgroundResponses(pipeline, kept, OpenResponses(kept))
             self._hot[RESPONSES] = TokenPath(
@@ -174,7 +179,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
             error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, SEND_A_POST, {"allow": "POST"})
     is_another_method = error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and path not in POSTED
     is_anothers = is_another_method and is_googles(request.scope)  # a Gemini method, which is part of the path
-    if error.status_code == HTTPStatus.NOT_FOUND or is_elsewhere(path) or is_anothers:
+    if error.status_code == HTTPStatus.NOT_FOUND or is_anothers:
         why = GEMINI if is_anothers else advice(path, KNOWN)
         nothing = NotFound(f"There is nothing at {path}; {why}.", code="not_found")
         if is_ollamas(path):

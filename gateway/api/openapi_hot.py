@@ -145,6 +145,23 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         conversation=ANYTHING,
         prompt=ANYTHING,
     ),
+    "CompactRequest": shape(
+        ("model",),
+        model=TEXT,
+        input={"type": ["string", "array", "null"], "items": ITEM},
+        instructions=MAYBE_TEXT,
+        tools=OBJECTS,
+        previous_response_id=ANYTHING,
+        service_tier=ANYTHING,
+    ),
+    "Compaction": shape(
+        ("id", "object", "created_at", "output", "usage"),
+        id=TEXT,
+        object={"const": "response.compaction"},
+        created_at=COUNT,
+        output={"type": "array", "items": {"type": "object"}},
+        usage={"type": "object"},
+    ),
     "InputTokens": shape(("object", "input_tokens"), object={"const": "response.input_tokens"}, input_tokens=COUNT),
     "Response": shape(
         ("id", "object", "status", "output"), id=TEXT, object={"const": "response"}, status=TEXT, output=OBJECTS
@@ -211,6 +228,7 @@ ENDPOINTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "/v1/completions": ("Complete a text.", "CompletionRequest", "Completion"),
     "/v1/embeddings": ("Create embeddings of texts.", "EmbeddingRequest", "Embeddings"),
     "/v1/responses": ("Create a response (OpenAI's Responses API).", "ResponsesRequest", "Response"),
+    "/v1/responses/compact": ("Compact a conversation (Responses API).", "CompactRequest", "Compaction"),
     "/v1/responses/input_tokens": ("Count input tokens (Responses API).", "InputTokensRequest", "InputTokens"),
     "/v1/images/generations": ("Generate images.", "ImageRequest", "Images"),
     "/v1/images/edits": ("Edit images.", "ImageRequest", "Images"),

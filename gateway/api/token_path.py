@@ -55,6 +55,7 @@ ENDPOINTS: dict[str, Operation] = {
     "/v1/completions": "completions",
     "/v1/embeddings": "embeddings",
     "/v1/responses": "responses",
+    "/v1/responses/compact": "responses",
     "/v1/responses/input_tokens": "responses.input_tokens",
     "/v1/images/generations": "images.generations",
     "/v1/images/edits": "images.edits",

@@ -170,4 +170,4 @@ async def test_a_providers_refusal_is_passed_on_and_a_get_is_told_to_post() -> N
         async with httpx.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=60) as client:
             got = await client.get(f"{asking.url}/v1/responses/input_tokens")
             assert (got.status_code, got.headers["allow"]) == (405, "POST")
-            assert (await client.get(f"{asking.url}/v1/responses/compact")).status_code == 404
+            assert (await client.get(f"{asking.url}/v1/responses/compact")).status_code == 405

@@ -186,6 +186,15 @@ def test_tokens_of_a_response_are_counted(client: openai.OpenAI, gateway: Gatewa
     assert more.input_tokens > bare.input_tokens
 
 
+def test_a_conversation_is_compacted_and_continued(client: openai.OpenAI, gateway: Gateway) -> None:
+    said: Any = [{"role": "user", "content": "A city."}, {"role": "assistant", "content": "Paris."}]
+    compacted = client.responses.compact(model=gateway.model, input=said)
+    assert [item.type for item in compacted.output] == ["message", "compaction"]
+    assert compacted.usage.total_tokens > 0
+    items: Any = [*(item.to_dict(warnings=False) for item in compacted.output), {"role": "user", "content": "More."}]
+    assert client.responses.create(model=gateway.model, input=items).output_text
+
+
 def test_a_conversation(client: openai.OpenAI, gateway: Gateway) -> None:
     tool: Any = {"type": "function", "name": "weather", "strict": True, **WEATHER["function"]}
     made = client.conversations.create(metadata={"topic": "weather"})

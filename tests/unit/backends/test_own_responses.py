@@ -115,3 +115,15 @@ async def test_what_a_chat_cannot_say_is_still_asked_as_a_response() -> None:
         await read_stream.collect(backend, ask(ASKED))
         await (await backend.open(ask(ASKED | {"previous_response_id": "resp_1"}))).aclose()
         assert endpoints(provider) == ["responses", "chat/completions", "responses"]
+
+
+async def test_only_openai_is_asked_for_a_compaction_as_a_response() -> None:
+    """Others answer the conversation instead, or refuse the item. What only the server keeps, a chat cannot say."""
+    asked = ASKED | {"input": [{"role": "user", "content": "hi"}, {"type": "compaction_trigger"}]}
+    async with ScriptedProvider(Outcome(), Raw(()), Raw(()), Raw(())) as provider:
+        async with aclosing(backend_of(provider)) as backend, aclosing(backend_of(provider, "openai")) as openai:
+            await read_stream.collect(backend, ask(asked))
+            await (await backend.open(ask(ASKED))).aclose()
+            await (await backend.open(ask(asked | {"previous_response_id": "resp_1"}))).aclose()
+            await (await openai.open(ask(asked))).aclose()
+        assert endpoints(provider) == ["chat/completions", *["responses"] * 3]

@@ -132,7 +132,7 @@ def test_each_field_is_translated_or_dropped(given: dict[str, Any], expected: di
         ({"moderation": {"policy": {"output": {"mode": "block"}}}}, "moderation"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
         ({"input": [{"type": None, "id": "x"}]}, "input[0].type"),
-        ({"input": [{"type": "compaction_trigger"}]}, "input[0].type"),
+        ({"input": [{"type": "compaction", "encrypted_content": "gAAAAABq"}]}, "input[0].type"),
         ({"input": [{"id": "x"}]}, "input[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]}, "input[0].content[0]"),
         (

@@ -116,9 +116,6 @@ def test_what_a_provider_alone_does_is_no_wrong_method_where_a_response_could_ha
     gemini = TestClient(OtherAddresses(app)).post("/v1/models/m:predict", json={}, headers={"x-goog-api-key": "k"})
     assert gemini.status_code == 404
     assert "of Gemini's API, models, generateContent" in gemini.json()["error"]["message"]
-    answer = TestClient(app).post("/v1/responses/compact", json={})
-    assert answer.status_code == 404
-    assert "conversations are not compacted here" in answer.json()["error"]["message"]
     assert TestClient(app).post("/v1/responses/resp_1", json={}).status_code == 405
 
 
