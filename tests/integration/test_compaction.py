@@ -51,7 +51,8 @@ async def test_a_conversation_is_compacted_booked_and_continued() -> None:
         entry = rig.entry
         assert compacted.id == f"resp_{entry.intent.request_id}"
         assert (entry.status, entry.output_tokens) == (Status.completed, 4)
-        *kept, last = [item.to_dict(warnings=False) for item in compacted.output]
+        output: Any = [item.to_dict(warnings=False) for item in compacted.output]
+        *kept, last = output
         assert [(one["role"], one["content"][0]["text"]) for one in kept] == [
             ("developer", "Be brief."), ("user", "Sail."), ("user", "Norway."),
         ]  # fmt: skip

@@ -91,7 +91,7 @@ def test_a_later_request_has_the_summary_as_a_message_after_what_is_kept() -> No
     [
         body(USER, THEIRS),
         body(USER, {"type": "reasoning", "encrypted_content": OURS["encrypted_content"]}, THEIRS),
-        body({**OURS, "encrypted_content": OURS["encrypted_content"][:-3]}),
+        body({**OURS, "encrypted_content": "breakeven:QQ"}),
         b'{"input": "\\"compaction\\" \\"breakeven:"}',
         b'{"input": {"type": "compaction", "encrypted_content": "breakeven:QQ=="}}',
         b'["compaction", "breakeven:"]',
