@@ -29,7 +29,7 @@ from backends.value_counts import MostValues
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
-_CACHES = ("cf-aig-cache-status", "helicone-cache", "x-portkey-cache-status")
+_CACHES = ("cf-aig-cache-status", "helicone-cache", "x-openrouter-cache-status", "x-portkey-cache-status")
 _BEGINNING_BYTES = 1024  # tell JSON from a page
 MOST = MostValues(containers=1_000_000, names=4_000_000, values=8_000_000)
 """Of one answer, or one event: 8,000 tokens with twenty logprobs each, 64 MB of embeddings."""
@@ -214,8 +214,8 @@ class StreamReply:
 
 
 class KeptReply:
-    """An answer that a cache between us and the provider had kept: its usage is of the first time, and nobody bills
-    it again."""
+    """An answer that a cache between us and the provider had kept: its usage is of the first time, or of no tokens, and
+    nobody bills it again."""
 
     def __init__(self, reply: Reply) -> None:
         self.content_type = reply.content_type
@@ -238,7 +238,7 @@ class KeptReply:
 
 
 def is_kept(headers: Mapping[str, str]) -> bool:
-    """Whether Cloudflare's AI Gateway, Helicone or Portkey (also by a `SEMANTIC HIT`) answered from its cache."""
+    """Whether the cache of Cloudflare, Helicone, OpenRouter or Portkey (a `SEMANTIC HIT`, too) answered."""
     return any(headers.get(name, "").upper().endswith("HIT") for name in _CACHES)
 
 

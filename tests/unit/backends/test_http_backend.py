@@ -272,6 +272,7 @@ PIECES = (
         ({"cf-aig-cache-status": "HIT"}, 0),
         ({"Helicone-Cache": "HIT"}, 0),
         ({"x-portkey-cache-status": "SEMANTIC HIT"}, 0),
+        ({"X-OpenRouter-Cache-Status": "HIT"}, 0),
         ({"cf-aig-cache-status": "MISS"}, None),
         ({}, None),
     ],
