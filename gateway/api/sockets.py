@@ -19,6 +19,7 @@ from gateway.api.shedding import RETRY_SECONDS, Load
 from gateway.api.socket_calls import Create, Post, error_message, parse_create, posted_body, warm_response
 from gateway.errors import BreakevenError, InvalidRequest, NotFound, Overloaded
 from gateway.ids import new_request_id
+from gateway.kept_answers.conversation_items import require_calls
 from gateway.kept_answers.socket_turns import SocketTurn, SocketTurns, answered, turn_of
 from gateway.ledger.entry import tenant_of
 from gateway.openai_errors import body_of, headers_of, status_of
@@ -250,6 +251,8 @@ class _Socket:
                 self._forget(lane)
 
         try:
+            if before is not None and before.previous is None:  # otherwise who keeps that one knows of its calls
+                require_calls([before.items], bytes(create.asked.input))
             body = posted_body(create, None if before is None else turn)
             if create.is_warm_up:
                 await self._warm_up(create, turn, ended)

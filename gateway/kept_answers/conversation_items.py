@@ -24,6 +24,9 @@ _PREFIXES: Final = {
 _ENDED: Final = ("message", "function_call", "function_call_output")
 """Items with a `status`."""
 _SAID: Final[Fields] = {"type": "output_text", "annotations": [], "logprobs": []}
+_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
+_OPAQUE: Final = ("item_reference", "compaction")
+"""Items that stand for others, which only a provider can read."""
 MOST_LEVELS: Final = 100
 """The deepest nesting allowed: stored items must be parsed again later, and shown."""
 
@@ -33,6 +36,14 @@ class _WithOutput(msgspec.Struct):
 
 
 _OUTPUT: Final = msgspec.json.Decoder(_WithOutput)
+
+
+class _Paired(msgspec.Struct):
+    type: object = None
+    call_id: object = None
+
+
+_PAIRED: Final = msgspec.json.Decoder(list[_Paired])
 
 
 class Item(NamedTuple):
@@ -131,6 +142,28 @@ def _parts(content: object, role: object) -> list[object]:
 
 def _invalid(param: str, why: str) -> InvalidRequest:
     return InvalidRequest(f"{param}: {why}.", param=param)
+
+
+def require_calls(before: Sequence[bytes], items: bytes) -> None:
+    """Rejects the result of a call that is in neither: `before` are JSON arrays with all that was said earlier. A
+    conversation that its client sends whole is not checked: clients drop its beginning. Raises InvalidRequest."""
+    if b"call_output" not in items:
+        return
+    try:
+        given = _PAIRED.decode(items)
+        known = [item for part in before for item in _PAIRED.decode(part)] + given
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # the next reader reports what is wrong
+        return
+    if any(item.type in _OPAQUE for item in known):
+        return
+    calls = {item.call_id for item in known if item.type not in _OUTPUTS and isinstance(item.call_id, str)}
+    for item in given:
+        if item.type in _OUTPUTS and isinstance(item.call_id, str) and item.call_id not in calls:
+            raise InvalidRequest(
+                f"No tool call found for {str(item.type).replace('_', ' ')} with call_id {item.call_id}. Answer a call "
+                "of this conversation by its `call_id`, which is not its `id`.",
+                param="input",
+            )
 
 
 def items_of(given: bytes) -> bytes | None:

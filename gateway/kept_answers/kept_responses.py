@@ -18,7 +18,15 @@ import msgspec
 from backends.formats.json_objects import Fields, decode_object
 from backends.formats.json_splice import VALUES, NotAnObject, splice
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
-from gateway.kept_answers.conversation_items import items_of, joined, output_of, parse_items, placed_items, shown
+from gateway.kept_answers.conversation_items import (
+    items_of,
+    joined,
+    output_of,
+    parse_items,
+    placed_items,
+    require_calls,
+    shown,
+)
 from gateway.kept_answers.kept_conversations import Belonging
 from gateway.kept_answers.record_store import pseudonym
 from gateway.kept_answers.sealing import Seal
@@ -170,6 +178,8 @@ class KeptResponses:
         before = [part for turn in turns for part in (turn.items, output_of(turn.response))]
         if belonging is not None:
             before = [belonging.items]
+        if turns or belonging is not None:
+            require_calls(before, referred)
         left_out = [_PREVIOUS] * bool(turns) + [_CONVERSATION] * (belonging is not None)
         if asked.background is True:  # we wait for what our callers need not wait for
             left_out += _BACKGROUND

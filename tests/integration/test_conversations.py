@@ -177,6 +177,9 @@ async def test_a_turn_that_failed_appends_nothing_and_leaves_the_conversation_fr
         made = await client.conversations.create()
         with pytest.raises(openai.APIError):
             await responded(client, is_stream=is_stream, input="first", conversation=made.id)
+        unasked: Any = [{"type": "function_call_output", "call_id": "call_1", "output": "x"}]
+        with pytest.raises(openai.BadRequestError, match="No tool call found"):
+            await responded(client, is_stream=is_stream, input=unasked, conversation=made.id)
         assert await listed(client, made.id) == []
         await responded(client, is_stream=is_stream, input="again", conversation=made.id)
         assert talk.said == ["again"]

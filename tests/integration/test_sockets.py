@@ -241,11 +241,17 @@ async def test_a_stored_response_begins_a_chain_of_those_that_are_not() -> None:
         assert texts(service)[3] == ["one", hello, "two", hello, "three", hello, "four"]
 
 
-async def test_after_a_failure_what_was_to_be_continued_is_forgotten(service: Service) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [({"type": "message"}, "role"), ({"type": "function_call_output", "call_id": "c", "output": "x"}, "No tool call")],
+)
+async def test_after_a_failure_what_was_to_be_continued_is_forgotten(service: Service, wrong: Event, says: str) -> None:
     async with opened(service) as socket:
         first = await answer(socket, store=False)
-        failed = await answer(socket, store=False, input=[{"type": "message"}], previous_response_id=first["id"])
+        failed = await answer(socket, store=False, input=[wrong], previous_response_id=first["id"])
         assert failed["status"] == 400
+        assert says in failed["error"]["message"]
+        assert len(service.rig.one.calls) == 1
         gone = await answer(socket, store=False, previous_response_id=first["id"])
         assert gone["error"]["code"] == "previous_response_not_found"
 

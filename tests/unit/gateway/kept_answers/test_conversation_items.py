@@ -15,6 +15,7 @@ from gateway.kept_answers.conversation_items import (
     join_items,
     parse_items,
     placed_items,
+    require_calls,
     shown,
     split_items,
 )
@@ -106,3 +107,34 @@ def test_items_without_an_id_of_their_own_are_named_by_their_places() -> None:
     placed = placed_items(json.dumps(items).encode())
     assert [one.id for one in placed] == ["item_0", "x", "item_2", "item_3"]
     assert placed == placed_items(json.dumps(items).encode())
+
+
+CALL: Fields = {"type": "function_call", "call_id": "c", "id": "fc", "name": "f", "arguments": "{}"}
+RESULT: Fields = {"type": "function_call_output", "call_id": "c", "output": "x"}
+CUSTOM: Fields = {"type": "custom_tool_call_output", "call_id": "c", "output": "x"}
+
+
+@pytest.mark.parametrize(
+    ("before", "items"),
+    [
+        ([CALL], [RESULT]),
+        ([{**CALL, "type": "custom_tool_call"}], [USER, CUSTOM]),
+        ([USER], [CALL, RESULT]),  # LiveKit's agents send the call again
+        ([], [USER]),
+        ([], [{**RESULT, "type": "computer_call_output"}]),  # of a provider's own tool
+        ([{"type": "compaction", "encrypted_content": "x"}], [RESULT]),
+        ([], [{"type": "item_reference", "id": "fc"}, RESULT]),
+        ([], [{**RESULT, "call_id": 7}]),  # what the next reader refuses
+        ([], [RESULT, 7]),
+    ],
+)
+def test_a_result_has_its_call_or_one_that_cannot_be_seen(before: list[object], items: list[object]) -> None:
+    require_calls([json.dumps(before).encode()], json.dumps(items).encode())
+
+
+@pytest.mark.parametrize(("wrong", "named"), [(RESULT, "function call output"), (CUSTOM, "custom tool call output")])
+@pytest.mark.parametrize("before", [[], [USER, RESULT], [{**CALL, "call_id": "d", "id": "c"}]])
+def test_a_result_without_its_call_is_refused(wrong: Fields, named: str, before: list[object]) -> None:
+    with pytest.raises(InvalidRequest, match=f"No tool call found for {named} with call_id c") as refused:
+        require_calls([json.dumps(before).encode(), b"[]"], json.dumps([USER, wrong]).encode())
+    assert refused.value.param == "input"

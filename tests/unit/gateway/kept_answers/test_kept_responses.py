@@ -104,6 +104,18 @@ async def test_a_response_goes_on_from_the_one_before(is_stream: bool) -> None:
     ), "decided and held for by all of it"
 
 
+async def test_a_result_that_no_earlier_turn_called_for_is_refused_unless_the_client_sends_all() -> None:
+    talk = Talk([Outcome(pieces=("one",))] * 2)
+    first = await talk.say("first")
+    result = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
+    with pytest.raises(InvalidRequest, match="No tool call found for function call output with call_id call_1"):
+        await talk.say([result], previous_response_id=first["id"])
+    call = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
+    second = await talk.say([call, result], previous_response_id=first["id"])
+    await talk.say([result], previous_response_id=second["id"])
+    assert (await talk.say([result]))["status"] == "completed", "clients drop the beginning of a long conversation"
+
+
 async def test_a_conversation_may_fork() -> None:
     talk = Talk([Outcome(pieces=("one",))] * 3)
     first = await talk.say("first")
