@@ -29,7 +29,7 @@ from backends.value_counts import MostValues
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
-_CACHES = ("cf-aig-cache-status", "helicone-cache", "x-openrouter-cache-status", "x-portkey-cache-status")
+_CACHES = frozenset({"cf-aig-cache-status", "helicone-cache", "x-openrouter-cache-status", "x-portkey-cache-status"})
 _BEGINNING_BYTES = 1024  # tell JSON from a page
 MOST = MostValues(containers=1_000_000, names=4_000_000, values=8_000_000)
 """Of one answer, or one event: 8,000 tokens with twenty logprobs each, 64 MB of embeddings."""
@@ -239,6 +239,8 @@ class KeptReply:
 
 def is_kept(headers: Mapping[str, str]) -> bool:
     """Whether the cache of Cloudflare, Helicone, OpenRouter or Portkey (a `SEMANTIC HIT`, too) answered."""
+    if _CACHES.isdisjoint(headers):  # asked of every answer: 0.5 us
+        return False
     return any(headers.get(name, "").upper().endswith("HIT") for name in _CACHES)
 
 
