@@ -265,6 +265,16 @@ def service(prices: ModelPrices, service_tier: str | None) -> tuple[Ladder, Frac
     return prices.ladder, ONE
 
 
+def usual(prices: ModelPrices, asked_tier: str | None) -> tuple[Rates, Fraction]:
+    """Rates of short requests that always ask for that tier, and their multiplier; the ordinary ones if it has no
+    price."""
+    try:
+        ladder, multiplier = service(prices, asked_tier)
+    except UnknownServiceTier:
+        return prices.rates, ONE
+    return ladder.base, multiplier
+
+
 def has_own_price(prices: ModelPrices, service_tier: str) -> bool:
     """Whether answers in that tier cost something else than ordinary ones, and how much is known."""
     try:

@@ -12,6 +12,7 @@ from gateway.economics.gpu_cost import Engine
 from gateway.economics.traffic import GpuPlan, HostedAlternative, HourlyTraffic
 from gateway.errors import InvalidRequest
 from gateway.money import parse_usd
+from gateway.pricing.price import usual
 from gateway.routing.snapshot import Candidate, Snapshot
 
 
@@ -97,14 +98,15 @@ def pick_alternative(snapshot: Snapshot, name: str | None, used: Iterable[str]) 
 
 
 def hosted_alternative(candidate: Candidate, *, factor: Fraction = Fraction(1)) -> HostedAlternative:
-    """The candidate's ordinary price as break-even needs it, its discount applied; simulated ones say so."""
+    """The candidate's usual price as break-even needs it, its discount applied; simulated ones say so."""
     assert candidate.prices is not None
-    rates, share = candidate.prices.rates, (1 - candidate.prices.discount) * factor
+    share = (1 - candidate.prices.discount) * factor
+    rates, multiplier = usual(candidate.prices, candidate.asked_tier)
     cached = rates.cached_input if rates.cached_input is not None else rates.input
     return HostedAlternative(
         name=f"{candidate.name} (simulated)" if candidate.is_simulated else candidate.name,
-        input_pico_usd_per_token=round(rates.input * share),
-        cached_input_pico_usd_per_token=round(cached * share),
-        output_pico_usd_per_token=round(rates.output * share),
+        input_pico_usd_per_token=round(rates.input * multiplier * share),
+        cached_input_pico_usd_per_token=round(cached * multiplier * share),
+        output_pico_usd_per_token=round(rates.output * multiplier * share),
         request_pico_usd=round(candidate.prices.per_request_pico_usd * share),
     )

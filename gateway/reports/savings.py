@@ -7,7 +7,7 @@ from gateway.economics.traffic import HourlyTraffic
 from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
 from gateway.ledger.entry import OFF_PATH, Status
 from gateway.money import format_usd, parse_usd
-from gateway.pricing.price import write_rates
+from gateway.pricing.price import usual, write_rates
 from gateway.reports.plans import hosted_alternative, hosted_candidates, pick_alternative, to_be_had
 from gateway.reports.views import IdleCost, Savings
 from gateway.routing.rules import SPECIALTIES
@@ -69,11 +69,11 @@ def _written(candidate: Candidate, asked: Sequence[Sums]) -> int:
     """The extra cost there of tokens written to a prompt cache. Without it, the same requests at the same model would
     seem cheaper than they were."""
     assert candidate.prices is not None
-    rates = candidate.prices.rates
+    rates, multiplier = usual(candidate.prices, candidate.asked_tier)
     short, long = write_rates(rates)
     more = sum(row.priced(row.cache_write_5m_tokens) for row in asked) * (short - rates.input)
     more += sum(row.priced(row.cache_write_1h_tokens) for row in asked) * (long - rates.input)
-    return round(more * (1 - candidate.prices.discount))
+    return round(more * multiplier * (1 - candidate.prices.discount))
 
 
 def _most_used(groups: Sequence[Sums]) -> list[str]:

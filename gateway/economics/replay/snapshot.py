@@ -17,7 +17,8 @@ from gateway.routing.snapshot import Candidate
 def price_with(candidates: Mapping[str, Candidate]) -> PriceServed:
     """Tokens at the provider's price at the time, GPU-seconds at the engine's hourly rent; None for unknown models.
 
-    A service tier is kept only at the provider that named it: any other serves at its ordinary tier.
+    A service tier is kept only at the provider that named it: any other serves at its ordinary tier, or at the one that
+    its block always asks for.
     """
 
     def price_served(model: str, served: Served) -> int | None:
@@ -33,7 +34,7 @@ def price_with(candidates: Mapping[str, Candidate]) -> PriceServed:
             cached_input_tokens=served.cached_input_tokens,
             cache_write_5m_tokens=served.cache_write_tokens,
             output_tokens=served.output_tokens,
-            service_tier=served.service_tier if served.provider == candidate.provider else None,
+            service_tier=served.service_tier if served.provider == candidate.provider else candidate.asked_tier,
             web_searches=served.web_searches,
             file_searches=served.file_searches,
             other_tool_calls=served.other_tool_calls,

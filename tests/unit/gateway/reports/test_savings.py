@@ -1,9 +1,11 @@
 """Savings compare like with like: what a chat model could have served, at today's price, with what that cost."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 from gateway.ledger.entry import JUDGE, SHADOW
 from gateway.money import parse_usd
+from gateway.pricing.catalogue import Service
 from gateway.reports.plans import pick_alternative
 from gateway.reports.savings import savings
 from gateway.reports.views import IdleCost
@@ -35,6 +37,13 @@ def test_prices_are_todays_and_what_was_spent_is_not() -> None:
     found = {one.against: one for one in savings(SNAPSHOT, [CHAT], None)}
     assert {name: parse_usd(one.would_have_cost_usd) for name, one in found.items()} == {"small": USD, "big": 10 * USD}
     assert {name: parse_usd(one.saved_usd) for name, one in found.items()} == {"small": -2 * USD, "big": 7 * USD}
+
+
+def test_a_model_is_held_against_at_the_tier_that_its_block_asks_for() -> None:
+    prices = replace(make_prices(1.0, 2.0), services={"priority": Service(multiplier=Fraction("1.8"))})
+    models = [make_candidate(tier, prices=prices, asked_tier=tier) for tier in ("priority", "unheard-of")]
+    found = {one.against: one.would_have_cost_usd for one in savings(make_snapshot(candidates=models), [CHAT], None)}
+    assert {name: parse_usd(would) for name, would in found.items()} == {"priority": 18 * USD // 10, "unheard-of": USD}
 
 
 def test_nothing_is_held_against_a_simulated_model_beside_real_ones() -> None:

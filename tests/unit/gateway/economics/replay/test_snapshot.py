@@ -64,6 +64,8 @@ def test_a_service_tier_and_the_tools_that_ran_cost_what_they_cost_there() -> No
     assert cost("tiered", hurried) == 2 * (cost("tiered", SERVED) or 0) > 0
     assert cost("plain", hurried) is None
     assert cost("elsewhere", hurried) == cost("elsewhere", SERVED)
+    always = price_with({"always": replace(models[2], asked_tier="priority")})
+    assert always("always", SERVED._replace(provider="openai")) == cost("tiered", hurried)
     searched = SERVED._replace(web_searches=3)
     assert cost("tiered", searched) == 3 * 10**10 + (cost("tiered", SERVED) or 0)
     assert cost("plain", searched) is None
