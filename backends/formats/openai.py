@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from backends.errors import BackendError, UnreadableAnswer
 from backends.formats.answer_parts import with_one_text
-from backends.formats.json_objects import decode_object, objects_of
+from backends.formats.json_objects import decode_object, integer, objects_of
 from backends.formats.openai_events import ChatEvent, Choice, decode_leniently, error_in_text, error_told
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
 from backends.http.errors import error_from_event, no_answer
@@ -30,6 +30,7 @@ _GIVEN_UP: Final = frozenset({"abort", "error", "insufficient_system_resource", 
 DashScope."""
 _BAD_CALL: Final = "function_call_filter"
 """How Gemini's compatible endpoint begins the finish reason of an answer with a call that its model wrote badly."""
+_STOP: Final = "stop"
 _COMPLETION: Final = "text_completion"
 _LINE_FEED: Final = 10
 _BETWEEN: Final = b"\n\ndata: "
@@ -90,7 +91,7 @@ class OpenAIStreamReader(StreamReader):
         self._ends_told = ends_told
         self._has_usage = False
         self._seen_choices: set[int] = set()
-        self._finished_choices: set[int] = set()
+        self._finished_choices: dict[int, str] = {}
         self._used_by_choices: Usage | None = None
 
     def read(self, data: bytes) -> list[Chunk]:
@@ -139,7 +140,7 @@ class OpenAIStreamReader(StreamReader):
 
     def end(self) -> list[Chunk]:
         """The stream ended without `[DONE]`: the closing chunk if every choice had finished. Raises otherwise."""
-        if self._finished_choices and self._seen_choices <= self._finished_choices:
+        if self._finished_choices and self._seen_choices <= self._finished_choices.keys():
             self.is_done = True
             return [Chunk(DONE, is_done=True)]
         return super().end()
@@ -148,7 +149,7 @@ class OpenAIStreamReader(StreamReader):
         """llama-cpp-python's server, unless told otherwise, ends a running stream so when another request comes."""
         if self._ends_told is None:
             return
-        if self._seen_choices <= self._finished_choices:
+        if self._seen_choices <= self._finished_choices.keys():
             self._ends_told.forget(self._model)  # what is known since before would be forgotten an hour after that
             self._ends_told.put(self._model, True)
         elif not self._has_usage and self._model in self._ends_told:
@@ -171,7 +172,7 @@ class OpenAIStreamReader(StreamReader):
     def _chunk(self, events: Sequence[ChatEvent], lines: Sequence[bytes]) -> Chunk:
         """One chunk for these events; `lines` has the data of each."""
         characters = 0
-        has_output = has_parts = is_malformed = is_given_up = False
+        has_output = has_parts = is_malformed = is_given_up = is_ended_twice = False
         finish_reason = usage = timings = None
         for event in events:
             has_usage = event.usage is not None or event.x_groq is not None
@@ -184,9 +185,12 @@ class OpenAIStreamReader(StreamReader):
                 if text is not None and type(text.content) is list:
                     has_parts = True
                 if choice.finish_reason:
-                    finish_reason = choice.finish_reason
                     is_given_up = is_given_up or _is_given_up(choice)
-                    self._finished_choices.add(choice.index)
+                    before = self._finished_choices.setdefault(choice.index, choice.finish_reason)
+                    if choice.finish_reason == _STOP != before:
+                        is_ended_twice = True
+                    else:
+                        finish_reason = choice.finish_reason
                 else:
                     self._seen_choices.add(choice.index)
                 has_usage = has_usage or choice.usage is not None
@@ -210,11 +214,23 @@ class OpenAIStreamReader(StreamReader):
                 timings = parse_timings(event.x_breakeven)
         if has_parts:
             lines = [with_one_text(line) for line in lines]
+        if is_ended_twice:
+            lines = [self._without_second_end(line) for line in lines]
         told = _BETWEEN.join(lines)
         if not self._wants_usage and b'"usage"' in told:
             told = _BETWEEN.join(_without_usage(events, lines))
         payload = b"data: %b\n\n" % told if told else b""
         return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
+
+    def _without_second_end(self, line: bytes) -> bytes:
+        """Xinference ends each stream whose usage is asked for with `stop`, also one that it just ended with `length`
+        or `tool_calls`, and clients believe the last word."""
+        document = decode_object(line) or {}
+        for choice in objects_of(document.get("choices")):
+            before = self._finished_choices.get(integer(choice, "index") or 0)
+            if choice.get("finish_reason") == _STOP != before:
+                choice["finish_reason"] = None
+        return msgspec.json.encode(document)
 
 
 def _billed(error: BackendError, event: ChatEvent) -> BackendError:

@@ -1,6 +1,7 @@
 """OpenAI's wire format: how each event of a stream is parsed."""
 
 import json
+from collections import deque
 
 import pytest
 from hypothesis import given, settings
@@ -145,6 +146,31 @@ def test_a_number_that_no_choice_has_is_not_remembered(index: int) -> None:
     assert (chunk.has_output, chunk.output_characters) == (True, 1)
     reader.read(json.dumps(choice(0, "stop")).encode())
     assert reader.end()[0].is_done, "it was taken for the first"
+
+
+ENDED_TWICE = (
+    b'{"id": "chat1", "model": "tf", "created": 1795874419, "object": "chat.completion.chunk", "choices": [{"index": '
+    b'0, "delta": {"content": ""}, "logprobs": null, "finish_reason": "length"}], '
+    b'"usage": {"prompt_tokens": 33, "completion_tokens": 5, "total_tokens": 38}}',
+    b'{"id": "chat1", "model": "tf", "created": 1795874429, "object": "chat.completion.chunk", "choices": [{"index": '
+    b'0, "delta": {}, "finish_reason": "stop"}], '
+    b'"usage": {"prompt_tokens": 33, "completion_tokens": 5, "total_tokens": 38}}',
+)
+"""As Xinference 4.1.0 ends the chats of its transformers engine."""
+
+
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_an_answer_that_was_cut_is_not_said_to_be_whole_afterwards(*, is_joined: bool) -> None:
+    reader = OpenAIStreamReader("b", wants_usage_chunk=True, joins_events=True)
+    joined = reader.join(deque(ENDED_TWICE)) if is_joined else None
+    chunks = [joined] if joined else [chunk for data in ENDED_TWICE for chunk in reader.read(data)]
+    told = b"".join(chunk.payload for chunk in chunks)
+    assert [chunk.finish_reason for chunk in chunks if chunk.finish_reason] == ["length"]
+    assert told.count(b"length") == told.count(b'"finish_reason":null') == 1
+    assert b"stop" not in told
+    assert (chunks[-1].usage, reader.end()[0].is_done) == (Usage(33, output_tokens=5), True)
+    [called, ended] = read(delta("stop"), delta("tool_calls"))
+    assert (called.finish_reason, ended.finish_reason) == ("stop", "tool_calls"), "a later word may know more"
 
 
 ERROR_FINISH = "error_finish"
