@@ -2,7 +2,7 @@
 
 Seen: older vLLM's `{"object": "error", "message": ...}`, Ollama's and TGI's `{"error": "..."}`, Mistral's
 `{"message": {"detail": [...]}}`, FastAPI's `{"detail": ...}` with a text or a list of errors and their locations,
-Cloudflare's and watsonx's `{"errors": [...]}`, and Google's list of one error.
+Cloudflare's and watsonx's `{"errors": [...]}`, Google's list of one error, and plain text.
 """
 
 from typing import Final, cast
@@ -13,6 +13,9 @@ from backends.formats.json_objects import Fields, decode_object, part_of, text_o
 from backends.formats.openai import error_body
 from backends.http.errors import TOO_LONG, is_too_long, said_too_long
 
+_NO_TEXT: Final = frozenset('<[{"')
+"""How pages and JSON begin."""
+_LONGEST_TEXT: Final = 4096
 _WRAPPERS: Final = ("error", "errors", "message", "detail", "msg")
 
 
@@ -23,7 +26,7 @@ def in_openai_shape(body: bytes) -> bytes:
     if document is None and body.lstrip().startswith(b"["):
         return _of_google(body)
     if document is None:
-        return body
+        return _of_text(body)
     error, is_long = part_of(document, "error"), is_too_long(body)
     if (said := text_of(error, "message")) is not None:
         if not is_long or error.get("code") == TOO_LONG:
@@ -50,6 +53,16 @@ def _of_google(body: bytes) -> bytes:
     if is_too_long(body):
         return error_body(said_too_long(message), kind="invalid_request_error", code=TOO_LONG)
     return error_body(message, kind="invalid_request_error", code=status.lower() if status else None)
+
+
+def _of_text(body: bytes) -> bytes:
+    """Xinference and servers built with axum (Text Embeddings Inference) name a wrong field in plain text."""
+    text = body.decode(errors="replace").strip()
+    if not text or text[0] in _NO_TEXT or len(text) > _LONGEST_TEXT:
+        return body
+    if is_too_long(body):
+        return error_body(said_too_long(text), kind="invalid_request_error", code=TOO_LONG)
+    return error_body(text, kind="invalid_request_error")
 
 
 def _message(value: object, levels: int = 4) -> str | None:

@@ -81,11 +81,11 @@ _OF_THE_REQUEST: Final = re.compile(
     rb"|Failed to (?:load|download) image|Invalid base64 value|Cannot use both json_schema and grammar"
     rb"|roles (?:must alternate|are supported)|System role not supported|System message must be|No user query found"
     rb"|\d validation errors?:\\n +\{'type': '|can only concatenate str \(not |'dict object' has no attribute '"
-    rb"|model must be created with embedding=True"
+    rb"|model must be created with embedding=True|\AInternal Server Error: \d+ validation errors? for [A-Z]\w+\n"
 )
-"""How llama.cpp, llama-cpp-python, LM Studio, Ollama and vLLM say with 500 that a model cannot take this request: its
-chat template refuses it, it sees no images, or a field, a tool, a schema or the length is not as the server wants
-it."""
+"""How llama.cpp, llama-cpp-python, LM Studio, Ollama, vLLM and Xinference say with 500 that a model cannot take this
+request: its chat template refuses it, it sees no images, or a field, a tool, a schema or the length is not as the
+server wants it."""
 _WORDLESS: Final = b'"message":"","type":"internal_server_error"'
 """How llama-cpp-python's server refuses several prompts, or a forced call where its format of tools has none."""
 _FULL: Final = re.compile(

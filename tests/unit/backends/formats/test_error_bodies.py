@@ -39,6 +39,24 @@ def test_googles_list_of_one_error_is_read() -> None:
         assert (error["message"], error["code"]) == ('Unknown name "x": Cannot find field.', "invalid_argument")
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"Internal Server Error: 1 validation error for CreateChatCompletion\nstream\n  none is not an", None),
+        (b"Failed to deserialize the JSON body into the target type: input: missing field at line 1 column 9", None),
+        (b"This model's maximum context length is 10 tokens.", "context_length_exceeded"),
+    ],
+)
+def test_a_plain_text_is_a_message(body: bytes, code: str | None) -> None:
+    error = json.loads(in_openai_shape(body + b"\n"))["error"]
+    assert (body.decode() in error["message"], error["code"]) == (True, code)
+
+
+@pytest.mark.parametrize("body", [b"", b" <html>502</html>", b'{"cut', b"long" * 2000])
+def test_what_is_no_message_stays_as_it_is(body: bytes) -> None:
+    assert in_openai_shape(body) == body
+
+
 def test_param_and_code_are_kept() -> None:
     body = {"object": "error", "message": "too long", "param": "messages", "code": "context_length_exceeded"}
     error = json.loads(in_openai_shape(json.dumps(body).encode()))["error"]

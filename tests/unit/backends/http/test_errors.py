@@ -337,6 +337,15 @@ def test_a_500_about_the_request_does_not_count_against_the_server(said: str) ->
     assert (error.status, error.body) == (400, body)
 
 
+def test_a_500_of_xinference_about_the_fields_is_about_the_request() -> None:
+    """As plain text (4.1.0), to a null or a list of prompts: five in a row closed the model to everybody."""
+    field = b"temperature\n  none is not an allowed value (type=type_error.none.not_allowed)"
+    error = from_status(500, b"Internal Server Error: 1 validation error for CreateChatCompletion\n" + field)
+    assert isinstance(error, Untranslatable)
+    assert error.status == 400
+    assert type(from_status(500, b"Internal Server Error: " + field)) is UpstreamUnavailable
+
+
 def test_a_500_of_llama_cpp_python_without_a_word_is_about_the_request() -> None:
     """A check that fails in its code (0.3.36): five lists of prompts in a row closed the model to everybody."""
     error = from_status(500, b'{"error":{"message":"","type":"internal_server_error","param":null,"code":null}}')
