@@ -28,8 +28,11 @@ FAREWELL_SECONDS: Final = 0.5
 FRAMES_BYTES: Final = 1 << 16
 """What frames around a message, and pings between them, may add to it."""
 
-MOST_UNREAD: Final = 1000
-"""Messages that wait for the application. One read may hold tens of thousands."""
+PIECE_BYTES: Final = 1 << 12
+"""Of one read, what is looked at before its frames are counted."""
+MOST_AT_ONCE: Final = 1000
+"""Frames of one read, and messages that wait for the application. One read may hold tens of thousands of either, pings
+too, and no other connection is served while they are looked at."""
 
 
 class Sockets:
@@ -66,6 +69,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._crowd = crowd
         self._patience: asyncio.TimerHandle | None = None
         self._arriving_bytes = 0
+        self._frames_at_once = 0
         self._is_accepted = False
         self._asked: dict[str, Any] = {}
         self._early = b""
@@ -88,17 +92,27 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         self._arriving_bytes += len(data)
         self._sockets.arriving_bytes += len(data)
-        super().data_received(data)
+        self._frames_at_once = 0
+        for start in range(0, len(data), PIECE_BYTES):
+            super().data_received(data[start : start + PIECE_BYTES])
+            if self._frames_at_once > MOST_AT_ONCE:
+                self._fail(CloseCode.TRY_AGAIN_LATER, "too many frames at once")
+            if self.transport.is_closing():
+                return
         if self._arriving_bytes > self._sockets.largest_bytes + FRAMES_BYTES:
             self._fail(CloseCode.MESSAGE_TOO_BIG, "too many small frames")
         elif self._arriving_bytes and self._sockets.arriving_bytes > self._sockets.most_arriving_bytes:
             self._fail(CloseCode.TRY_AGAIN_LATER, "too many messages are arriving; try again in a moment")
 
+    def handle_events(self) -> None:
+        self._frames_at_once += len(self.conn.events)
+        super().handle_events()
+
     def send_receive_event_to_app(self) -> None:
         self._let_go()
         self._crowd.busy(self)
         self._crowd.waits(self)  # behind all others
-        if self.queue.qsize() >= MOST_UNREAD and not self.close_sent:
+        if self.queue.qsize() >= MOST_AT_ONCE and not self.close_sent:
             self._fail(CloseCode.TRY_AGAIN_LATER, "too many messages at once")
         self.frames = [b"".join(self.frames)]
         try:
