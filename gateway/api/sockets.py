@@ -138,7 +138,7 @@ class _Socket:
         self._name = new_request_id()
         self._lanes: dict[str | None, _Lane] = {}
         self._places = asyncio.Semaphore(MOST_AT_ONCE)
-        self._waiting_bytes = 0
+        self._given_up: list[str | None] = []
         self._leaving: set[Callable[[], None]] = set()
         self._is_gone = False
         self._close_code: int | None = None
@@ -153,6 +153,8 @@ class _Socket:
             self._end(_WENT_AWAY)
             while tasks := [lane.task for lane in self._lanes.values() if lane.task is not None]:
                 await asyncio.wait(tasks)
+            for lane in self._given_up:
+                await self._tell(error_message(_is_closing(), lane))
             if hearing.done():
                 hearing.result()
             if is_over:
@@ -178,13 +180,14 @@ class _Socket:
             leave()
 
     def _end(self, code: int) -> None:
-        """Nothing more is begun; the first reason counts."""
+        """Nothing more is begun, and what waits is refused once its lane is silent; the first reason counts."""
         if self._close_code is None:
             self._close_code = code
         self._ending.set()
         for lane in self._lanes.values():
             while lane.waiting:
                 self._release(lane.waiting.popleft())
+                self._given_up.append(lane.name)
 
     async def _take(self, message: Message) -> None:
         text: str | None = message.get("text")
@@ -200,7 +203,7 @@ class _Socket:
         """Raises RequestError."""
         load, most_bytes = self._all.load, self._all.limits.most_buffered_bytes
         if self._close_code is not None:
-            raise Overloaded("This WebSocket is being closed: open another one.", retry_after_seconds=RETRY_SECONDS)
+            raise _is_closing()
         is_full = sum(len(lane.waiting) for lane in self._lanes.values()) >= MOST_WAITING
         if is_full or load.buffered_bytes + len(create.body) > most_bytes:
             raise Overloaded(
@@ -306,6 +309,10 @@ async def _decline(error: BreakevenError, send: Send) -> None:
     headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in named.items()]
     await send({"type": "websocket.http.response.start", "status": status_of(error), "headers": headers})
     await send({"type": "websocket.http.response.body", "body": body_of(error)})
+
+
+def _is_closing() -> Overloaded:
+    return Overloaded("This WebSocket is being closed: open another one.", retry_after_seconds=RETRY_SECONDS)
 
 
 def _time_is_over(seconds: float) -> InvalidRequest:

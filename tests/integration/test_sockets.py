@@ -351,8 +351,8 @@ async def test_a_server_that_stops_finishes_what_is_being_written_and_begins_not
         running = asyncio.create_task(serve_until_stopped(slow.app, listener, drain_seconds=300, sockets=taken))
         slow.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with opened(slow) as idle, opened(slow) as socket:
-            await create(socket)
-            await create(socket, input="never begun")
+            await create(socket, stream_id="b")
+            await create(socket, stream_id="b", input="never begun")
             await until(lambda: slow.rig.one.calls)
             os.kill(os.getpid(), signal.SIGTERM)
             with pytest.raises(ConnectionClosed, match="1012"):
@@ -360,6 +360,8 @@ async def test_a_server_that_stops_finishes_what_is_being_written_and_begins_not
             slow.may_answer.set()
             while (await heard(socket))["type"] != "response.completed":
                 pass
+            given_up = await heard(socket)
+            assert (given_up["stream_id"], given_up["status"], given_up["error"]["code"]) == ("b", 503, "overloaded")
             with pytest.raises(ConnectionClosed, match="1012"):
                 await heard(socket)
         await asyncio.wait_for(running, 60)
