@@ -105,6 +105,11 @@ def exact_dollars(text: str | None) -> str:
     return f"{'−' if value < 0 else ''}${whole}.{fraction}"
 
 
+def words(name: str) -> str:
+    """`end_user` as the label `End user`."""
+    return name.capitalize().replace("_", " ")
+
+
 def count(value: float | None) -> str:
     """`12,345`."""
     return UNKNOWN if value is None else f"{round(value):,}"

@@ -9,7 +9,7 @@ from typing import Any
 from dashboards.frame import View
 
 MOST = 300
-LONGEST = 120
+LONGEST = 256
 NEWEST_KEYS = 1000
 """How many keys are read: as many as the gateway lists at once. No field shows more than MOST names anyway."""
 

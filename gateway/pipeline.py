@@ -91,6 +91,7 @@ class Pipeline:
     exploration: ExplorationSpend | None = None
     implied: ImpliedFeedback | None = None
     tags: TagBound = field(default_factory=TagBound)
+    records_end_users: bool = False  # as their app names them
     loading_seconds: float = 30.0  # how long a request waits for an engine that is loading
     monotonic: Callable[[], float] = time.monotonic
     now_us: Callable[[], int] = lambda: time.time_ns() // 1000
@@ -142,7 +143,9 @@ class Pipeline:
         rate_headers = await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic, self.upstreams.speeds)
         known = self._known_models
-        acceptance = Acceptance(self.decide, known, self._tags_to_book, self.admission, books, self.now_us)
+        acceptance = Acceptance(
+            self.decide, known, self._tags_to_book, self.admission, books, self.now_us, self.records_end_users
+        )
         try:
             run = await acceptance.open(incoming, view, key, started_at)
         except NoEligibleModel as refused:

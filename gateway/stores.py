@@ -213,6 +213,7 @@ class EntryWanted:
     rule: str | None = None
     tag: str | None = None
     batch_id: str | None = None
+    end_user: str | None = None
     status: Status | None = None
     order: EntryOrder = "newest"
     before: str | None = None

@@ -22,6 +22,7 @@ Dimension = Literal[
     "is_simulated",
     "tag",
     "tags",
+    "end_user",
     "hour",
     "day",
     "week",
@@ -37,6 +38,8 @@ class SumsQuery:
 
     `hour` is a UTC hour; days, weeks (ISO 8601, from Monday), months and quarters are those of `time_zone`. A request
     with several tags counts under each `tag`; `tags` is the JSON array of all its tags, so each request counts once.
+    With `end_user` the single requests are added up, as the sums kept know none: those that retention has deleted are
+    not counted, and there are no latencies.
     `filters` maps a dimension other than time to its value; None matches requests that have none.
     Corrections booked at `as_of_us` or later are left out: that is what a closed month came to when it was closed.
     `most_groups` bounds how many groups are held (TooManyGroups beyond). With `money_alone` only requests, unpriced

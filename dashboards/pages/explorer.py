@@ -19,8 +19,11 @@ COSTS = "/admin/v1/reports/costs"
 LAST_ROW = 1_000_000
 """More rows than any report has."""
 TIMES = ("hour", "day", "week", "month", "quarter")
-DIMENSIONS = ("model", "team", "project", "key", "backend", "provider", "rule", "status", "operation", "tag", *TIMES)
-FILTERS = ("team", "project", "key", "model", "backend", "rule", "tag")
+DIMENSIONS = (
+    *("model", "team", "project", "key", "end_user", "backend", "provider", "rule", "status", "operation", "tag"),
+    *TIMES,
+)
+FILTERS = ("team", "project", "key", "end_user", "model", "backend", "rule", "tag")
 MOST_BARS = 12
 FIGURE_COLUMNS = (
     (Column("Spend", is_dollars=True), "spend"),
@@ -34,7 +37,7 @@ FIGURE_COLUMNS = (
     (Column("$ / request", is_dollars=True), "request-price"),
 )
 """Each with its name in the address, if rows can be sorted by it."""
-LISTABLE = frozenset({"model", "team", "project", "key", "backend", "rule", "status", "tag", *TIMES})
+LISTABLE = frozenset({"model", "team", "project", "key", "end_user", "backend", "rule", "status", "tag", *TIMES})
 
 
 async def build(view: View) -> None:
@@ -115,7 +118,7 @@ def _spend_chart(
     by = found["by"]
     time = _time_of(",".join(by))
     most = f", the {MOST_BARS} largest of {groups:,} groups" if groups > MOST_BARS and time is None else ""
-    with panel(f"Spend by {' and '.join(by)}", f"US dollars, {view.period.phrase}{most}."):
+    with panel(f"Spend by {' and '.join(by).replace('_', ' ')}", f"US dollars, {view.period.phrase}{most}."):
         said = "Spend by group; the table below has every number"
         if not any(float(row["cost_usd"]) for row in rows):
             html(certainty.nothing_spent(found["total"]))
@@ -201,7 +204,7 @@ def named(dimension: str, value: str | None, key_names: dict[str, str]) -> str:
 
 def cost_table(view: View, found: dict[str, Any], part: TablePart, before: Compared, key_names: dict[str, str]) -> str:
     columns = [
-        *(_sortable(view, found["by"], Column(name.capitalize()), name) for name in found["by"]),
+        *(_sortable(view, found["by"], Column(display.words(name)), name) for name in found["by"]),
         *(_sortable(view, found["by"], column, name) for column, name in FIGURE_COLUMNS),
     ]
     rows = found["rows"] if _time_of(",".join(found["by"])) is None else found["rows"][part.shown]
@@ -293,10 +296,10 @@ def _form(view: View, by: str, then: str | None, given: dict[str, str | None], k
         options = [f'<option value="">{escape(empty)}</option>'] if empty is not None else []
         for one in DIMENSIONS:
             mark = " selected" if one == chosen else ""
-            options.append(f'<option value="{one}"{mark}>{one}</option>')
+            options.append(f'<option value="{one}"{mark}>{one.replace("_", " ")}</option>')
         return f'<label class="be-field">{label}<select name="{name}">{"".join(options)}</select></label>'
 
-    fields = "".join(known.field(name, f"{name.capitalize()} is", given[name]) for name in FILTERS)
+    fields = "".join(known.field(name, f"{display.words(name)} is", given[name]) for name in FILTERS)
     closed = escape(given["as_of"] or "")
     fields += (
         '<label class="be-field" title="Leaves out corrections booked from 00:00 UTC of that day on">As closed on'

@@ -222,6 +222,7 @@ def decision_facts(one: dict[str, Any], key_name: str | None) -> str:
             ("Project", _like(one, "project", [one["project"]])),
             ("Tags", _like(one, "tag", one["tags"])),
             *([("Batch", _like(one, "batch_id", [one["batch_id"]]))] if one["batch_id"] else []),
+            *([("End user", _like(one, "end_user", [one["end_user"]]))] if one["end_user"] else []),
             ("Rule", _like(one, "rule", [one["rule"]])),
             ("Operation", one["operation"]),
             ("Asked for", one["requested_model"]),

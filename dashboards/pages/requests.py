@@ -10,7 +10,7 @@ from dashboards.frame import View, html, no_requests, panel
 from dashboards.markup import Cell, Column
 from dashboards.suggestions import Suggestions, load_suggestions
 
-FILTERS = ("model", "team", "project", "backend", "rule", "tag", "key_id", "batch_id", "status")
+FILTERS = ("model", "team", "project", "backend", "rule", "tag", "key_id", "end_user", "batch_id", "status")
 STATUSES = ("completed", "partial", "cancelled", "failed", "orphaned")
 ORDERS = {
     "newest": "newest",
@@ -181,9 +181,7 @@ def _simulated(one: dict[str, Any]) -> str:
 
 
 def _form(view: View, given: dict[str, str | None], order: str, known: Suggestions) -> str:
-    fields = "".join(
-        known.field(name, name.capitalize().replace("_", " "), given[name]) for name in FILTERS if name != "status"
-    )
+    fields = "".join(known.field(name, display.words(name), given[name]) for name in FILTERS if name != "status")
     statuses = {"": "any"} | {one: one for one in STATUSES}
     kept = "".join(f'<input type="hidden" name="{n}" value="{escape(v)}">' for n, v in view.period.address().items())
     selects = _select("status", "Status", statuses, given["status"] or "") + _select("order", "First", ORDERS, order)

@@ -42,6 +42,8 @@ async def why_nothing(books: Books, query: CostQuery, table: CostTable) -> list[
         return []
     said: list[str] = []
     for name, value in given.items():
+        if name == "end_user":  # there may be very many, and they are nobody else's business
+            continue
         there = await books.costs(query.model_copy(update={**dict.fromkeys(CostQuery.FILTERS), "by": name}))
         known = sorted(text for row in there.rows if (text := row.group[name]) is not None)
         if value not in known:

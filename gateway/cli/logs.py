@@ -28,6 +28,7 @@ def command(
     rule: str | None = typer.Option(None, help="Only what this rule decided."),
     tag: str | None = typer.Option(None, help="Only what carries this tag."),
     batch: str | None = typer.Option(None, help="Only this batch's: its id, as `breakeven batches list` shows it."),
+    end_user: str | None = typer.Option(None, help="Only those made for this end user, if they are recorded."),
     status: str | None = typer.Option(None, help="completed, partial, cancelled, failed or orphaned."),
     order: str = typer.Option("newest", help="What comes first: newest, cost, total_time or first_token."),
     limit: int = typer.Option(20, min=1, max=500, help="How many at most."),
@@ -50,7 +51,8 @@ def command(
         return
     asked = read(
         EntryFilter, since=since, until=until, model=model, team=team, project=project, key_id=key, backend=backend,
-        rule=rule, tag=tag, batch_id=batch, status=status, order=order, limit=limit,
+        rule=rule, tag=tag, batch_id=batch, end_user=end_user, status=status, order=order,
+        limit=limit,
     )  # fmt: skip
     found = ask(lambda state: find_summaries(SqlEntries(state.database), asked.wanted()))
     if as_json:

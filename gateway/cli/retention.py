@@ -1,23 +1,46 @@
-"""`breakeven retention`: applies `retention` of breakeven.yaml now; `serve` does the same every hour."""
+"""`breakeven retention`: applies `retention` of breakeven.yaml now; `serve` does the same every hour. Or forgets an end
+user."""
 
 import asyncio
 import json
 from dataclasses import asdict
 
+import typer
+
 from gateway.cli.options import AsJson
-from gateway.cli.state import open_state
+from gateway.cli.state import ask, open_state
 from gateway.clock import now_us
-from gateway.storage.retention import Forgotten, apply_retention
+from gateway.storage.retention import Forgotten, apply_retention, forget_end_user
+
+AUTHOR = "command line"
 
 
-def command(as_json: AsJson = False) -> None:
+def command(
+    forget: str | None = typer.Option(
+        None,
+        "--forget-end-user",
+        help="Only take this end user out of the requests that name them, and delete the texts stored of these.",
+    ),
+    as_json: AsJson = False,
+) -> None:
     """Delete single requests and stored texts that are older than `retention` allows; every sum stays."""
+    if forget is not None:
+        _forget(forget, as_json=as_json)
+        return
     forgotten = asyncio.run(_apply())
     if as_json:
         print(json.dumps(asdict(forgotten)))
         return
     months = ", ".join(forgotten.months) or "no month is old enough"
     print(f"Single requests forgotten: {months}. Stored texts forgotten: {forgotten.bodies:,}.")
+
+
+def _forget(end_user: str, *, as_json: bool) -> None:
+    found = ask(lambda state: forget_end_user(state.database, end_user, now_us=now_us(), author=AUTHOR))
+    if as_json:
+        print(json.dumps(asdict(found)))
+    else:
+        print(f"Requests that named this end user: {found.requests:,}. Stored texts deleted: {found.bodies:,}.")
 
 
 async def _apply() -> Forgotten:
@@ -28,5 +51,5 @@ async def _apply() -> Forgotten:
             requests_days=kept.requests_days,
             bodies_days=kept.bodies_days,
             now_us=now_us(),
-            author="command line",
+            author=AUTHOR,
         )

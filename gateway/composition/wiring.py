@@ -233,6 +233,7 @@ def _pipeline(
         retry_policy=RetryPolicy(**deployment.settings.fallback.model_dump()),
         bodies=bodies,
         warm=warm,
+        records_end_users=deployment.settings.record_end_users,
     )
 
 

@@ -281,6 +281,8 @@ class Settings(Strict):
     price_overrides: list[str] = Field(default_factory=list[str])
     simulated_hosted: Literal["when_no_key", "never"] = "when_no_key"
     retention: RetentionSettings = RetentionSettings()
+    record_end_users: bool = False
+    """Whether the books name the app's own customer that a request was made for: personal data."""
     shadow_calls: ShadowSettings = ShadowSettings()
     notices: NoticeSettings = NoticeSettings()
     sign_in: SignInSettings = SignInSettings()

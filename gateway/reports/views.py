@@ -63,7 +63,7 @@ COMPARED = (
 class CostQuery(BooksQuery):
     """Group by one to three dimensions, comma-separated; filter by team, model and so on."""
 
-    FILTERS: ClassVar = ("model", "team", "project", "key", "backend", "provider", "rule", "tag")
+    FILTERS: ClassVar = ("model", "team", "project", "key", "backend", "provider", "rule", "tag", "end_user")
 
     _localise = model_validator(mode="before")(localised)
 
@@ -76,6 +76,12 @@ class CostQuery(BooksQuery):
     provider: str | None = Field(default=None, max_length=120)
     rule: str | None = Field(default=None, max_length=120)
     tag: str | None = Field(default=None, max_length=64)
+    end_user: str | None = Field(
+        default=None,
+        max_length=256,
+        description="The customer of an app, if `record_end_users` is set. Groups by end user, and this filter, add up "
+        "single requests: without those that retention has deleted, and without percentiles",
+    )
     time_zone: Annotated[str, AfterValidator(require_zone)] = Field(
         default="UTC",
         max_length=64,

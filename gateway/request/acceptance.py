@@ -17,6 +17,7 @@ from gateway.limits.admission import Admission
 from gateway.request.bookkeeping import Bookkeeper
 from gateway.request.content_view import limited_to
 from gateway.request.cost_bounds import OUTPUT_BOUND_TOKENS
+from gateway.request.end_user import end_user_of
 from gateway.request.facts import new_intent
 from gateway.request.hosted_tools import limit_calls
 from gateway.request.metering import Meter
@@ -35,7 +36,7 @@ LIMITS: Mapping[Operation, str] = {
 
 class Acceptance(msgspec.Struct):
     """`decide` is the pipeline's; `known_models` returns the names in its current snapshot; `tags_to_book` returns the
-    tags to book for a key, the tags sent, and a time."""
+    tags to book for a key, the tags sent, and a time. `records_end_users`: the books name them."""
 
     decide: Callable[[RequestView, KeyRecord, tuple[str, ...], int], Choice]
     known_models: Callable[[], frozenset[str]]
@@ -43,6 +44,7 @@ class Acceptance(msgspec.Struct):
     admission: Admission
     books: Bookkeeper
     now_us: Callable[[], int]
+    records_end_users: bool = False
 
     async def open(self, incoming: Incoming, view: RequestView, key: KeyRecord, started_at: float) -> Run:
         """Raises Forbidden, BudgetExhausted, RateLimitExceeded, Overloaded, LedgerUnavailable, and as `decide`."""
@@ -54,6 +56,7 @@ class Acceptance(msgspec.Struct):
                 "...). Send it without.",
                 code="model_not_allowed",
             )
+        end_user = end_user_of(incoming) if self.records_end_users else None
         limited: ModelLimited | None = None
         while True:
             at_us = self.now_us()  # one timestamp for the decision and the books, so that both use the same price
@@ -66,7 +69,14 @@ class Acceptance(msgspec.Struct):
             trace = incoming.headers.get("traceparent")
             tags = self.tags_to_book(key.id, incoming.tags, at_us)
             intent = new_intent(
-                view, key, tags, choice, accepted_at_us=at_us, traceparent=trace, batch_id=incoming.batch_id
+                view,
+                key,
+                tags,
+                choice,
+                accepted_at_us=at_us,
+                traceparent=trace,
+                batch_id=incoming.batch_id,
+                end_user=end_user,
             )
             body = self._within_bound(incoming.body, view, key)
             run = Run(

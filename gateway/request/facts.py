@@ -89,6 +89,7 @@ def new_intent(
     accepted_at_us: int,
     traceparent: str | None,
     batch_id: str | None,
+    end_user: str | None = None,
 ) -> Intent:
     """The record written to the ledger before anything is sent upstream."""
     first = choice.order[0]
@@ -111,6 +112,7 @@ def new_intent(
         allowed_models=None if key.allowed_models is None else tuple(sorted(key.allowed_models)),
         traceparent=traceparent,
         batch_id=batch_id,
+        end_user=end_user,
     )
 
 

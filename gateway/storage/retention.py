@@ -1,14 +1,18 @@
-"""Deletes old data: individual requests by whole months, stored texts by age. Sums are kept forever."""
+"""Deletes old data: individual requests by whole months, stored texts by age; and who an end user was. Sums are kept
+forever."""
 
 import json
 from dataclasses import asdict, dataclass
 
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.instants import DAY_US
-from gateway.storage.database import RETENTION_LOCK, lock
+from gateway.storage.database import RETENTION_LOCK, lock, writing
 from gateway.storage.partitions import Partitions, bodies_before, drop_bodies_before
-from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sql.audit import SqlAuditLog, append_audit
+from gateway.storage.tables.books import entries
+from gateway.storage.tables.content import request_bodies
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,29 @@ class Forgotten:
 
     months: list[str]
     bodies: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndUserForgotten:
+    """How many requests named the end user, and how many of them had stored texts."""
+
+    requests: int
+    bodies: int
+
+
+async def forget_end_user(engine: AsyncEngine, end_user: str, *, now_us: int, author: str) -> EndUserForgotten:
+    """Their requests stay, and name no end user; what was said in them goes. The audit record does not name them."""
+    theirs = entries.c.end_user == end_user
+    async with writing(engine) as connection:
+        texts = request_bodies.c.request_id.in_(select(entries.c.request_id).where(theirs))
+        deleted = await connection.execute(request_bodies.delete().where(texts))
+        changed = await connection.execute(entries.update().where(theirs).values(end_user=None))
+        forgotten = EndUserForgotten(changed.rowcount, deleted.rowcount)
+        detail = json.dumps(asdict(forgotten))
+        await append_audit(
+            connection, at_us=now_us, actor=author, action="end_user.forget", subject="an end user", detail=detail
+        )
+    return forgotten
 
 
 async def apply_retention(

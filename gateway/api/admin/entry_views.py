@@ -26,6 +26,7 @@ class EntryFilter(BaseModel):
     rule: str | None = Field(default=None, max_length=120)
     tag: str | None = Field(default=None, max_length=64)
     batch_id: str | None = Field(default=None, max_length=64, description="Only requests of this batch")
+    end_user: str | None = Field(default=None, max_length=256, description="Only requests made for this end user")
     status: Status | None = None
     order: EntryOrder = Field(
         default="newest", description="Newest first, or largest figure first; `cost` includes corrections"
@@ -111,9 +112,11 @@ class EntryCorrection(BaseModel):
 
 class EntryDetail(EntrySummary):
     """Everything the ledger knows about one request. Counts of audio and images are null if they do not apply, or if
-    the first versions of Breakeven booked it. `batch_id` is null if it was not part of a batch."""
+    the first versions of Breakeven booked it. `batch_id` is null if it was not part of a batch, and
+    `end_user` unless `record_end_users` was set, the body named one and it has not been forgotten since."""
 
     batch_id: str | None
+    end_user: str | None
     is_stream: bool
     upstream_model: str
     cache_write_tokens: int

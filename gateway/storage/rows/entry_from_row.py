@@ -82,6 +82,7 @@ def _intent(row: Row, detail: Detail, meant: Sequence[Any]) -> Intent:
         is_simulated=is_simulated,
         allowed_models=None if row["allowed_models"] is None else items_of(row["allowed_models"]),
         batch_id=row["batch_id"],
+        end_user=row["end_user"],
     )
 
 

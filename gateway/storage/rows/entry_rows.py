@@ -30,6 +30,7 @@ ROW = (
     "decode_tokens_per_second",
     "detail",
     "batch_id",
+    "end_user",
 )
 """The columns of `entries` in `EntryRows.row`: all but the two ids."""
 Figures = tuple[int | None, ...]
@@ -80,6 +81,7 @@ def entry_rows(entry: Entry) -> EntryRows:
         finite(entry.decode_tokens_per_second),
         encode_detail(entry, is_plain=plain),
         clean(entry.intent.batch_id),
+        clean(entry.intent.end_user),
     )
     attempts = () if plain else [_attempt_row(number, accepted_at_us, one) for one in entry.attempts]
     parts = () if plain else paid_parts(entry)

@@ -65,8 +65,8 @@ class SqlEntries:
                 and (place := await _place_of(connection, wanted.before, wanted.order)) is None
             ):
                 return []
-            if wanted.batch_id is not None:
-                return await _of_batch(connection, query.where(*_within(since_us, until_us)), wanted, place)
+            if indexed := _indexed(wanted):
+                return await _by_index(connection, query.where(*indexed, *_within(since_us, until_us)), wanted, place)
             if wanted.order != "newest":
                 return await _largest(connection, query, conditions, (since_us, until_us), wanted, place)
             return await _newest(connection, query, conditions, (since_us, until_us), wanted.limit, place)
@@ -116,15 +116,20 @@ def _explored(detail: Detail, costs: Sequence[Any]) -> Explored | None:
     return Explored(total, detail.expected_cost, detail.exploration_cost)
 
 
-async def _of_batch(
+def _indexed(wanted: EntryWanted) -> list[ColumnElement[bool]]:
+    """Conditions that an index finds the requests by: of a batch, which are only as many as lines in a file, plus
+    retries; or of an end user."""
+    named = {entries.c.batch_id: wanted.batch_id, entries.c.end_user: wanted.end_user}
+    return [column == value for column, value in named.items() if value is not None]
+
+
+async def _by_index(
     connection: AsyncConnection, query: Select[Any], wanted: EntryWanted, after: Place | None
 ) -> list[Entry]:
-    """Requests of a batch, by an index: there are only as many as lines in a file, plus retries."""
     figure = _figure(wanted.order)
-    mine = query.where(entries.c.batch_id == wanted.batch_id)
     if after is not None:
-        mine = mine.where(_is_after(after, figure))
-    return await read_entries(connection, mine.order_by(figure.desc(), *NEWEST).limit(wanted.limit))
+        query = query.where(_is_after(after, figure))
+    return await read_entries(connection, query.order_by(figure.desc(), *NEWEST).limit(wanted.limit))
 
 
 def _figure(order: EntryOrder) -> ColumnElement[int]:

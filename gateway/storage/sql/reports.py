@@ -27,6 +27,7 @@ from gateway.storage.sums.by_dimension import (
     known_dimensions,
     sums_by_dimension,
 )
+from gateway.storage.sums.by_end_user import add_requests, is_by_end_user
 from gateway.storage.sums.by_time import UNITS, columns_of, timed_parts, timed_sums, with_times
 from gateway.storage.sums.cut_hours import Totals, moved_in
 from gateway.storage.sums.filtered_rows import RowsOf, filtered_rows
@@ -96,6 +97,9 @@ class SqlReports:
         calendar = Calendar(whole.time_zone, whole.by)
         groups = Groups(queries, calendar)
         async with self._reading() as connection:
+            if is_by_end_user(whole):
+                await add_requests(connection, groups, whole)
+                return await asyncio.to_thread(groups.ordered)
             first_us, last_us = await first_and_last_us(connection) or (0, 0)
             booked_us = (first_us, last_us + DAY_US)  # all of the last day
             await refuse_too_many(connection, queries, booked_us)

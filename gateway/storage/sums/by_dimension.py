@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import Any, Final
 
 import numpy as np
-from sqlalchemy import BigInteger, ColumnElement, Select, case, cast, func, select
+from sqlalchemy import BigInteger, ColumnElement, Select, case, cast, func, literal, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -110,7 +110,8 @@ def sum_of(connection: AsyncConnection, column: ColumnElement[Any]) -> ColumnEle
     total = func.sum(column)
     if connection.dialect.name == "sqlite":
         return total
-    return case((total.between(-MOST, MOST), cast(total, BigInteger)))
+    least, most = literal(-MOST, BigInteger), literal(MOST, BigInteger)
+    return case((total.between(least, most), cast(total, BigInteger)))
 
 
 async def known_dimensions(

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
 from gateway.pricing.reprice import REASONS
-from gateway.storage.sums.filters import conditions
+from gateway.storage.sums.filters import conditions, of_end_user
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import SUMS
 from gateway.storage.tables.books import adjustments, dimensions, entries
@@ -50,14 +50,16 @@ BESIDE_REQUESTS = adjustments.outerjoin(
 
 
 async def corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
-    """Corrections of a partial hour with their times: the request's or, without one, the hour's beginning."""
+    """Corrections within a cut with their times: the request's or, without one, the hour's beginning."""
     at_us = func.coalesce(entries.c.accepted_at_us, _begins_us)
-    wanted = [adjustments.c.hour == cut.hour, at_us >= cut.since_us, at_us < cut.until_us, *conditions(query)]
+    first, last = cut.since_us // HOUR_US, (cut.until_us - 1) // HOUR_US
+    wanted = [adjustments.c.hour.between(first, last), at_us >= cut.since_us, at_us < cut.until_us]
+    wanted += [*conditions(query), *of_end_user(query)]
     if query.as_of_us is not None:
         wanted.append(adjustments.c.at_us < query.as_of_us)
     figures = [figure.label(name) for name, figure in FIGURES.items()]
     rows = await connection.execute(
-        select(at_us.label("at_us"), *figures, *list(dimensions.columns)[2:])
+        select(at_us.label("at_us"), *figures, entries.c.end_user, *list(dimensions.columns)[2:])
         .select_from(BESIDE_REQUESTS.join(dimensions, dimensions.c.id == adjustments.c.dimension_id))
         .where(*wanted)
     )

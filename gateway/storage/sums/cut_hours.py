@@ -13,7 +13,7 @@ from gateway.storage.rows.entry_rows import FIGURES
 from gateway.storage.rows.paid_parts import paid_parts
 from gateway.storage.rows.selected_entries import entry_select, read_entries
 from gateway.storage.sums.corrections import Totals, corrections
-from gateway.storage.sums.filters import meets
+from gateway.storage.sums.filters import meets, of_end_user
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import Rollup
 from gateway.storage.tables.books import attempts, circumstances, entries
@@ -27,7 +27,7 @@ PAID_ELSEWHERE: ColumnElement[bool] = exists().where(
 )
 
 
-def requests_of(cut: Cut) -> Subquery:
+def requests_of(cut: Cut, query: SumsQuery) -> Subquery:
     """Each request as a rollup row of its own, with the two figures for sketches."""
     exact = circumstances.c.is_exact
     total: ColumnElement[Any] = sum((entries.c[name] for name in PAID_COLUMNS), literal(0))
@@ -40,6 +40,7 @@ def requests_of(cut: Cut) -> Subquery:
     return (
         select(
             entries.c.dimension_id,
+            entries.c.end_user,
             literal(1).label("requests"),
             *(case((test, 1), else_=0).label(name) for name, test in counts.items()),
             *(func.coalesce(entries.c[name], 0).label(name) for name in FIGURES),
@@ -51,7 +52,7 @@ def requests_of(cut: Cut) -> Subquery:
             entries.c.decode_tokens_per_second,
         )
         .join(circumstances, circumstances.c.id == entries.c.circumstance_id)
-        .where(*_inside(cut))
+        .where(*_inside(cut), *of_end_user(query))
         .subquery()
     )
 
@@ -59,7 +60,7 @@ def requests_of(cut: Cut) -> Subquery:
 async def moved_in(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
     """What `requests_of` lacks, as (time, row): costs billed elsewhere, which move from one dimension to another, and
     corrections. A correction has its request's time or, without one, the hour's beginning."""
-    elsewhere = entry_select().where(*_inside(cut)).where(PAID_ELSEWHERE)
+    elsewhere = entry_select().where(*_inside(cut), *of_end_user(query)).where(PAID_ELSEWHERE)
     moved = [
         (entry.intent.accepted_at_us, row)
         for entry in await read_entries(connection, elsewhere)
@@ -75,11 +76,11 @@ def _moves(entry: Entry, query: SumsQuery) -> Iterator[Totals]:
             if meets(dimension, query):
                 one = Rollup()
                 (one.take if is_taken else one.give)(part)
-                yield _row(one, dimension)
+                yield _row(one, dimension, entry.intent.end_user)
 
 
-def _row(sums: Rollup, dimension: Dimension) -> Totals:
-    return {**sums.row(), **dimension._asdict()}
+def _row(sums: Rollup, dimension: Dimension, end_user: str | None) -> Totals:
+    return {**sums.row(), **dimension._asdict(), "end_user": end_user}
 
 
 def _inside(cut: Cut) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

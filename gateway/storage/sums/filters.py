@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, literal
 
 from gateway.storage.rows.dimension import Dimension
-from gateway.storage.tables.books import dimensions
+from gateway.storage.tables.books import dimensions, entries
 from gateway.sums import SumsQuery
 
 COLUMNS = {
@@ -16,13 +16,16 @@ COLUMNS = {
     "is_simulated": "is_simulated",
     "tag": "tags",
     "tags": "tags",
+    "end_user": "end_user",
 }
 
 
 def conditions(query: SumsQuery) -> list[ColumnElement[Any]]:
-    """Conditions on rows joined with their dimension."""
+    """Conditions on rows joined with their dimension; `of_end_user` has the one on the requests."""
     found: list[ColumnElement[Any]] = []
     for name, value in query.filters.items():
+        if name == "end_user":
+            continue
         if name == "tag":
             found.append(dimensions.c.tags == "[]" if value is None else has_tag(value))
         elif name == "is_simulated":
@@ -32,8 +35,18 @@ def conditions(query: SumsQuery) -> list[ColumnElement[Any]]:
     return found
 
 
+def of_end_user(query: SumsQuery) -> list[ColumnElement[bool]]:
+    """The filter by end user, if any, as a condition on requests."""
+    if "end_user" not in query.filters:
+        return []
+    return [entries.c.end_user.is_not_distinct_from(query.filters["end_user"])]
+
+
 def meets(dimension: Dimension, query: SumsQuery) -> bool:
+    """Whether the dimension meets the filters, but for that by end user."""
     for name, value in query.filters.items():
+        if name == "end_user":
+            continue
         if name == "tag":
             tags = json.loads(dimension.tags)
             is_met = not tags if value is None else value in tags

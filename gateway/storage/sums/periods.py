@@ -12,11 +12,15 @@ from gateway.sums import TIMES
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A part of a UTC hour (counted from the epoch) that is within the period and within one local day."""
+    """A part of the period whose single requests are added up: of an hour, within one local day; or a `piece`."""
 
-    hour: int
     since_us: int
     until_us: int
+
+    @property
+    def hour(self) -> int:
+        """The UTC hour since the epoch in which it begins."""
+        return self.since_us // HOUR_US
 
 
 class Calendar:
@@ -40,8 +44,7 @@ class Calendar:
         return local.strftime({"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}[unit])
 
     def midnights_us(self, since_us: int, until_us: int) -> list[int]:
-        """Local midnights within the period that are not on a whole UTC hour, taking daylight saving time into
-        account."""
+        """Local midnights within the period, taking daylight saving time into account."""
         if not self._has_days:
             return []
         day = moment_of(since_us).astimezone(self._zone).date()
@@ -51,9 +54,20 @@ class Calendar:
             at_us = microseconds(midnight)
             if at_us >= until_us:
                 return found
-            if at_us > since_us and at_us % HOUR_US:
+            if at_us > since_us:
                 found.append(at_us)
             day += timedelta(days=1)
+
+
+def pieces(since_us: int, until_us: int, calendar: Calendar, by: Sequence[str]) -> list[Cut]:
+    """The whole period in parts that are each in one group by time."""
+    times = [name for name in by if name in TIMES]
+    hours = range(since_us // HOUR_US + 1, -(-until_us // HOUR_US)) if "hour" in times else ()
+    inside = {*calendar.midnights_us(since_us, until_us), *(hour * HOUR_US for hour in hours)}
+    starts: dict[tuple[str, ...], int] = {}
+    for start in sorted({since_us, *inside}):
+        starts.setdefault(tuple(calendar.label(name, start) for name in times), start)
+    return [Cut(start, end) for start, end in pairwise([*starts.values(), until_us])]
 
 
 def cut_hours(since_us: int, until_us: int, calendar: Calendar, booked_us: tuple[int, int] | None = None) -> list[Cut]:
@@ -63,12 +77,12 @@ def cut_hours(since_us: int, until_us: int, calendar: Calendar, booked_us: tuple
     """
     first_us, last_us = booked_us or (since_us, until_us)
     marks = [mark for mark in (since_us, until_us) if mark % HOUR_US]
-    marks += calendar.midnights_us(max(since_us, first_us), min(until_us, last_us))
+    marks += [at for at in calendar.midnights_us(max(since_us, first_us), min(until_us, last_us)) if at % HOUR_US]
     inside: dict[int, set[int]] = {}
     for mark in marks:
         inside.setdefault(mark // HOUR_US, set()).add(mark)
     cuts: list[Cut] = []
     for hour in sorted(inside):
         edges = sorted({hour * HOUR_US, (hour + 1) * HOUR_US, *inside[hour]})
-        cuts += [Cut(hour, start, end) for start, end in pairwise(edges) if start >= since_us and end <= until_us]
+        cuts += [Cut(start, end) for start, end in pairwise(edges) if start >= since_us and end <= until_us]
     return cuts

@@ -95,13 +95,15 @@ def _joined_hex(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 async def cut_sums(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> AsyncIterator[Totals]:
-    """Sums of the requests of a partial hour."""
-    async for totals in _summed(connection, query, requests_of(cut), _keys(query), conditions(query)):
+    """Sums of the requests within a cut."""
+    table = requests_of(cut, query)
+    async for totals in _summed(connection, query, table, _keys(query, requests=table), conditions(query)):
         yield totals
 
 
 async def cut_sketches(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> AsyncIterator[Totals]:
-    table, keys = requests_of(cut), _keys(query)
+    table = requests_of(cut, query)
+    keys = _keys(query, requests=table)
     source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
     figures = (table.c.time_to_first_token_us, table.c.decode_tokens_per_second)
     values: dict[Key, tuple[list[float], list[float]]] = {}
@@ -114,14 +116,19 @@ async def cut_sketches(connection: AsyncConnection, query: SumsQuery, cut: Cut) 
         yield _of_key(keys, key, list(map(sketch, lists)))
 
 
-def _keys(query: SumsQuery, span: Span | None = None) -> list[ColumnElement[Any]]:
+def _keys(query: SumsQuery, span: Span | None = None, *, requests: Subquery | None = None) -> list[ColumnElement[Any]]:
     """The groups' columns; for a span also its hour or day, if a time dimension is requested."""
     columns = dict.fromkeys(COLUMNS[name] for name in query.by if name not in TIMES)
-    found: list[ColumnElement[Any]] = [dimensions.c[name] for name in columns]
+    found = [column_of(name, requests) for name in columns]
     if span is not None and any(name in TIMES for name in query.by):
         # First, because SQLite groups by sorting, and the rows are already ordered by time.
         found.insert(0, span.table.columns[0].label("at"))
     return found
+
+
+def column_of(name: str, requests: Subquery | None) -> ColumnElement[Any]:
+    """A group's column: end users are with the requests, all others with their dimensions."""
+    return requests.c.end_user if requests is not None and name == "end_user" else dimensions.c[name]
 
 
 async def _summed(

@@ -88,6 +88,7 @@ entries = Table(
     Column("detail", LargeBinary, nullable=False),  # facts and decision, for replay: see rows/entry_detail.py
     *(Column(name, Integer, nullable=False, server_default="0") for name in TOOL_COLUMNS),
     Column("batch_id", Text),  # NULL: not part of a batch
+    Column("end_user", Text),  # NULL: not recorded, not named, or forgotten
     Index("ix_entries_accepted_at_us", "accepted_at_us"),
     Index(
         "ix_entries_batch_id",
@@ -95,6 +96,13 @@ entries = Table(
         "accepted_at_us",
         postgresql_where=text("batch_id IS NOT NULL"),
         sqlite_where=text("batch_id IS NOT NULL"),
+    ),
+    Index(
+        "ix_entries_end_user",
+        "end_user",
+        "accepted_at_us",
+        postgresql_where=text("end_user IS NOT NULL"),
+        sqlite_where=text("end_user IS NOT NULL"),
     ),
     postgresql_partition_by="RANGE (accepted_at_us)",
     sqlite_with_rowid=False,

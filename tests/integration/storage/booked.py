@@ -25,6 +25,7 @@ def random_entries(count: int) -> list[Entry]:
             team=chance.choice(("search", "ads", None)),
             key_id=chance.choice(("k1", "k2")),
             tags=chance.choice(((), ("batch",), ("batch", "eu"))),
+            end_user=None if number % 5 == 0 else f"user {number % 7}",
         )
         make = chance.choice((make_entry, make_local_entry))
         known = chance.random() < 0.9
@@ -57,6 +58,7 @@ def group_of(entry: Entry, by: tuple[Dimension, ...], zone: str) -> list[tuple[s
         "key": [entry.intent.key_id],
         "status": [entry.status.value],
         "tag": list(entry.intent.tags) or [None],
+        "end_user": [entry.intent.end_user],
         "hour": [moment.strftime("%Y-%m-%dT%H:00Z")],
         "day": [local.strftime("%Y-%m-%d")],
         "week": [f"{local.isocalendar().year}-W{local.isocalendar().week:02}"],
@@ -88,6 +90,9 @@ GROUPINGS: list[tuple[Dimension, ...]] = [
     ("hour",),
 ]
 TIMED = [by for by in GROUPINGS if {"hour", "day", "week", "month", "quarter"} & set(by)]
+
+
+BY_END_USER: list[tuple[Dimension, ...]] = [("end_user",), ("end_user", "day", "tag"), ("hour", "end_user")]
 
 
 def random_entry(chance: random.Random, number: int) -> Entry:

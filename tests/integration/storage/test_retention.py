@@ -16,11 +16,13 @@ from gateway.kept_answers.body_keeper import Bodies
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
 from gateway.storage.database import migrate, open_database
-from gateway.storage.retention import Forgotten, apply_retention
+from gateway.storage.retention import EndUserForgotten, Forgotten, apply_retention, forget_end_user
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.bodies import SqlBodies
 from gateway.storage.sql.ledger import SqlLedger
+from gateway.storage.sql.reports import SqlReports
 from gateway.storage.tables.books import entries, hourly
+from gateway.sums import SumsQuery
 from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
 
@@ -52,6 +54,23 @@ async def test_old_months_and_texts_go_and_the_audit_log_says_so(engine: AsyncEn
     assert await apply_retention(engine, requests_days=30, bodies_days=50, now_us=NOW_US) == Forgotten([], 0)
     [record] = await SqlAuditLog(engine).page(before=None, limit=10)
     assert (record.action, record.actor) == ("retention", "retention")
+
+
+async def test_a_forgotten_end_user_is_in_no_request_and_no_audit_record_and_their_texts_are_gone(
+    engine: AsyncEngine,
+) -> None:
+    intents = [make_intent(n, end_user=f"user {n % 2}") for n in range(4)]
+    await SqlLedger(engine).insert([make_entry(n, intent=one) for n, one in enumerate(intents)])
+    store = SqlBodies(engine, os.urandom(32))
+    await store.put([Bodies(request_id(number), "key_1", b"prompt", b"answer") for number in (1, 2)])
+    forgotten = await forget_end_user(engine, "user 1", now_us=NOW_US, author="ada")
+    assert forgotten == EndUserForgotten(requests=2, bodies=1)
+    assert [await store.get(request_id(n)) is not None for n in (1, 2)] == [False, True]
+    rows = await SqlReports(engine).sums(SumsQuery(0, NOW_US, ("end_user",)))
+    assert [(row.group["end_user"], row.requests) for row in rows] == [(None, 2), ("user 0", 2)]
+    [record] = await SqlAuditLog(engine).page(before=None, limit=10)
+    assert (record.action, "user 1" in str(record)) == ("end_user.forget", False)
+    assert await forget_end_user(engine, "user 1", now_us=NOW_US, author="ada") == EndUserForgotten(0, 0)
 
 
 UNDELETABLE = {

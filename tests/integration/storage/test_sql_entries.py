@@ -200,7 +200,7 @@ async def test_the_requests_of_a_batch_are_found_in_every_order_and_come_back_wi
     engine: AsyncEngine, stored: list[Entry]
 ) -> None:
     few = [
-        replaced(one, intent=replaced(one.intent, request_id=request_id(5000 + n), batch_id="batch_a"))
+        replaced(one, intent=replaced(one.intent, request_id=request_id(5000 + n), batch_id="batch_a", end_user="u"))
         for n, one in enumerate(stored[::7])
     ]
     await SqlLedger(engine).insert(few)
@@ -209,7 +209,9 @@ async def test_the_requests_of_a_batch_are_found_in_every_order_and_come_back_wi
     for order in orders:
         found = await store.find(EntryWanted(batch_id="batch_a", order=order, limit=500))
         assert {one.intent.request_id for one in found} == {one.intent.request_id for one in few}
-        assert {one.intent.batch_id for one in found} == {"batch_a"}
+        assert {(one.intent.batch_id, one.intent.end_user) for one in found} == {("batch_a", "u")}
+        assert await store.find(EntryWanted(end_user="u", order=order, limit=500)) == found
+        assert await store.find(EntryWanted(end_user="u", batch_id="batch_b", order=order)) == []
         times = [(one.intent.accepted_at_us, one.intent.request_id) for one in found]
         if order == "newest":
             assert times == sorted(times, reverse=True)

@@ -1,23 +1,29 @@
 """Reports equal sums over the entries themselves, for any grouping, period and time zone, on both databases."""
 
+import random
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
+from msgspec.structs import replace as replaced
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.instants import HOUR_US
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Cost, Entry, Status
+from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.sums import ReportStore, SumsQuery
-from tests.integration.storage.booked import GROUPINGS, PERIODS, START, TIMED, group_of
+from gateway.stores import Adjustment
+from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
+from tests.integration.storage.booked import BY_END_USER, GROUPINGS, PERIODS, START, TIMED, group_of, random_entry
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = pytest.mark.integration
+ANY = "any"
 PLANNED_FOR_ANY = 6
 """From this execution on, PostgreSQL may plan a statement for any parameters."""
 
@@ -27,7 +33,8 @@ async def test_sums_equal_the_entries(engine: AsyncEngine, stored: list[Entry]) 
     reports: ReportStore = SqlReports(engine)
     for zone, (since, until) in product(("UTC", "Europe/Berlin", "Asia/Kolkata"), PERIODS):
         inside = [entry for entry in stored if us(since) <= entry.intent.accepted_at_us < us(until)]
-        for by in GROUPINGS if zone == "UTC" else TIMED:
+        of_end_users = BY_END_USER if (zone, since) == ("Asia/Kolkata", PERIODS[1][0]) else []
+        for by in (*(GROUPINGS if zone == "UTC" else TIMED), *of_end_users):
             requests: Counter[tuple[str | None, ...]] = Counter()
             cost: Counter[tuple[str | None, ...]] = Counter()
             for entry in inside:
@@ -78,6 +85,39 @@ async def test_every_column_of_the_total(engine: AsyncEngine, stored: list[Entry
     assert total.latencies is not None
     assert total.latencies.time_to_first_token_p50_seconds == pytest.approx(exact[199], rel=0.021)
     assert total.latencies.time_to_first_token_p95_seconds == pytest.approx(exact[379], rel=0.021)
+
+
+async def test_sums_by_end_user_are_those_by_team_where_each_team_is_one_end_user(engine: AsyncEngine) -> None:
+    """With corrections, costs on other bills, and hours cut by the period's ends."""
+    chance = random.Random(3)
+    booked = [random_entry(chance, number) for number in range(60)]
+    booked = [replaced(one, intent=replaced(one.intent, end_user=one.intent.team)) for one in booked]
+    await SqlLedger(engine).insert([*booked, make_entry(60, intent=make_intent(60, accepted_at_us=1, team=None))])
+    amounts = [Adjustment(one.intent.request_id, "reprice", "p", 3**n, "") for n, one in enumerate(booked[:30])]
+    await SqlAdjustments(engine).book(amounts, author="ada")
+    at = sorted(one.intent.accepted_at_us for one in booked)
+    reports = SqlReports(engine)
+    asked: list[tuple[tuple[Dimension, ...], tuple[int, int], str | None, int | None]] = [
+        (("team", "day"), (at[9], 2**62), ANY, None),
+        (("provider", "team"), (at[9], at[50]), ANY, 1),
+        (("team",), (0, at[50]), "red", None),
+        (("month", "status"), (at[9], 2**62), None, None),
+        (("team",), (0, 2**62), "nobody", None),
+    ]
+    for by, period, who, as_of_us in asked:
+        found: list[list[Sums]] = []
+        for whose in ("team", "end_user"):
+            named: tuple[Dimension, ...] = tuple(whose if name == "team" else name for name in by)
+            filters: dict[Dimension, str | None] = {} if who == ANY else {whose: who}
+            rows = await reports.sums(SumsQuery(*period, named, filters, "Asia/Kolkata", as_of_us))
+            found.append([replace(one, group=dict(enumerate(one.group.values()))) for one in rows])  # pyright: ignore
+        assert found[0] == found[1], by
+        assert bool(found[0]) == (who != "nobody")
+    huge = Cost(output_pico_usd=10**17 - 1, list_pico_usd=10**17 - 1)
+    intents = [make_intent(n, team=f"team {n % 40}", end_user="vast") for n in range(100, 200)]
+    await SqlLedger(engine).insert([make_entry(n, intent=one, cost=huge) for n, one in enumerate(intents, 100)])
+    [vast] = await reports.sums(SumsQuery(0, 2**62, ("end_user",), {"end_user": "vast"}))
+    assert vast.cost_pico_usd == 100 * (10**17 - 1) > 2**63
 
 
 async def test_filters_and_an_empty_period(engine: AsyncEngine, stored: list[Entry]) -> None:

@@ -165,6 +165,7 @@ def test_a_request_leads_to_those_of_its_month_that_share_its_tag_and_key() -> N
         "project": None,
         "tags": ["a&b", "eu"],
         "batch_id": None,
+        "end_user": "user 7",
         "operation": "judge",
         "requested_model": "auto",
         "candidates": ["small", "big"],
@@ -186,4 +187,5 @@ def test_a_request_leads_to_those_of_its_month_that_share_its_tag_and_key() -> N
     assert "rules?version" not in decision_facts({**one, "rules_version": "e5"}, None)
     assert f"<code>{ENTRY['request_id']}</code>" in decision
     assert "Batch" not in decision
+    assert '"requests?end_user=user+7&amp;since=2026-09-01T' in decision
     assert '"requests?batch_id=batch_1&amp;since=2026-09-01T' in decision_facts({**one, "batch_id": "batch_1"}, None)

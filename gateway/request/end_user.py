@@ -1,0 +1,50 @@
+"""The end user that a body names: the customer of the app, as the app calls it. Pure."""
+
+from typing import Any, Final, cast
+
+import msgspec
+
+from backends.formats.form_splice import find_fields, is_form, text_fields
+from gateway.errors import InvalidRequest
+from gateway.request.run import Incoming
+
+MOST_CHARACTERS: Final = 256
+"""As many as Anthropic takes; OpenAI takes 64."""
+NAMES: Final = ("safety_identifier", "user")
+NO_NAME: Final = "(none)"
+
+
+class _Naming(msgspec.Struct):
+    safety_identifier: object = None
+    user: object = None
+    metadata: object = None
+
+
+_DECODER: Final = msgspec.json.Decoder(_Naming)
+
+
+def end_user_of(incoming: Incoming) -> str | None:
+    """OpenAI's `safety_identifier`, else its `user`, else Anthropic's `metadata.user_id`; None if none is a text that
+    is not empty. The body was read before, so it is valid. Raises InvalidRequest if it is too long or not printable."""
+    if is_form(incoming.content_type):
+        texts = text_fields(incoming.body, find_fields(incoming.body, incoming.content_type))
+        named: dict[str, object] = {name: texts.get(name) for name in NAMES}
+    else:
+        body = _DECODER.decode(incoming.body)
+        named = {"safety_identifier": body.safety_identifier, "user": body.user}
+        if isinstance(body.metadata, dict):
+            named["metadata.user_id"] = cast("dict[str, Any]", body.metadata).get("user_id")
+    for name, value in named.items():
+        if isinstance(value, str) and value:
+            return _checked(name, value)
+    return None
+
+
+def _checked(name: str, value: str) -> str:
+    if len(value) > MOST_CHARACTERS or not value.isprintable() or value == NO_NAME:
+        raise InvalidRequest(
+            f"{name}: costs are booked for each end user here, so it takes at most {MOST_CHARACTERS} printable "
+            f"characters, and not {NO_NAME}, as reports call requests without one.",
+            param=name,
+        )
+    return value
