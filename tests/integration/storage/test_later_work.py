@@ -22,7 +22,7 @@ from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
-INDEX = "ix_entries_batch_id"
+INDEXES = ("ix_entries_batch_id", "ix_entries_end_user")
 START_US = make_intent(0).accepted_at_us  # the first of January
 SOON_SECONDS = 60
 
@@ -56,7 +56,7 @@ async def until(is_so: AsyncIterator[bool]) -> None:
 
 @pytest.fixture
 async def older(postgres_directory: str) -> AsyncIterator[tuple[str, AsyncEngine]]:
-    """A ledger of two months, as left by a version without the index: its URL, and an engine."""
+    """A ledger of two months, as left by a version without the indexes: its URL, and an engine."""
     url = await empty_postgres(postgres_directory)
     await migrate(url)
     engine = open_database(url)
@@ -70,17 +70,18 @@ async def test_months_that_are_there_get_their_part_of_an_index(older: tuple[str
     url, engine = older
     await migrate(url)
     assert [(one.whole, one.partition) for one in await lacking_parts(engine)] == [
-        (INDEX, "entries_2026_02"),
-        (INDEX, "entries_2026_01"),
+        (index, month) for month in ("entries_2026_02", "entries_2026_01") for index in INDEXES
     ]
     await SqlLedger(engine).insert(requests((70,), DAY_US))  # a month that begins meanwhile
-    assert len(await lacking_parts(engine)) == 2
+    assert len(await lacking_parts(engine)) == 4
     assert await LaterWork(url).do()
     assert await lacking_parts(engine) == []
     async with engine.connect() as connection:
-        valid = "SELECT count(*) FROM pg_index JOIN pg_class ON oid = indexrelid WHERE relname ~ 'batch_id' AND {}"
+        valid = (
+            "SELECT count(*) FROM pg_index JOIN pg_class ON oid = indexrelid WHERE relname ~ 'batch_id|end_user' AND {}"
+        )
         counts = [await connection.scalar(text(valid.format(one))) for one in ("indisvalid", "NOT indisvalid")]
-    assert counts == [4, 0]  # the parent's, and three months'
+    assert counts == [8, 0]  # of each the parent's, and three months'
 
 
 async def test_a_build_that_was_killed_is_begun_anew(older: tuple[str, AsyncEngine]) -> None:
@@ -135,7 +136,7 @@ async def test_of_several_processes_one_does_it(older: tuple[str, AsyncEngine]) 
     async with engine.begin() as another:
         await lock(another, LATER_LOCK)
         assert not await work.do()
-    assert len(await lacking_parts(engine)) == 2
+    assert len(await lacking_parts(engine)) == 4
     assert await work.do()
 
 
