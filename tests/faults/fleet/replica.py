@@ -23,6 +23,7 @@ backends:
   provider:
     base_url: {provider}
     provider: openai
+kept_answers: {{response_hours: 1}}
 limits: {{teams: {{red: {{requests_per_minute: 30}}}}}}
 tiers: {{premium: [premium]}}
 shadow_calls: {{share: 1, budget_usd_per_day: "0.01"}}  # under a rule with two models

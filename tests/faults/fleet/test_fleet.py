@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from typing import Any
 
 import aiohttp
 import httpx
@@ -160,6 +161,31 @@ async def test_requests_at_once_are_counted_over_all_workers(fleet: Fleet) -> No
     assert {got.status for got in refused} == {429}
     assert {got.headers["retry-after"] for got in refused} == {"1"}
     assert f"This key already has {most} requests under way" in refused[0].body.decode()
+
+
+async def test_a_websocket_at_any_worker_continues_what_another_answered_and_all_have_one_rate(fleet: Fleet) -> None:
+    key_id, key = fleet.new_key("sockets", requests_per_minute=WORKERS)
+    began, responses, refused = time.monotonic(), list[str](), list[dict[str, Any]]()
+
+    async def ask(session: aiohttp.ClientSession, url: str) -> None:
+        asked: dict[str, Any] = {"type": "response.create", "model": "auto", "input": f"question {len(responses)}"}
+        if responses:
+            asked["previous_response_id"] = responses[-1]
+        async with session.ws_connect(f"{url}/v1/responses", headers={"authorization": f"Bearer {key}"}) as socket:
+            await socket.send_json(asked)
+            while (event := await socket.receive_json())["type"] not in ("response.completed", "error"):
+                pass
+        if event["type"] == "error":
+            refused.append(event)
+        else:
+            responses.append(event["response"]["id"])
+
+    while not refused:
+        await of_every_worker(fleet.urls, ask)
+    refilled = (time.monotonic() - began) * WORKERS / 60
+    assert WORKERS <= len(responses) <= WORKERS + refilled + 1
+    assert (refused[0]["status"], refused[0]["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert await fleet.until_booked(len(responses), "where d.key_id = $1", key_id) == len(responses)
 
 
 @pytest.mark.usefixtures("one_month")
