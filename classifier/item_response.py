@@ -67,7 +67,8 @@ class ItemResponseClassifier:
 
     def traits_of(self, text: str) -> tuple[float, float]:
         """The two latent traits of a text, as the data path computes them."""
-        return self._projector.project(text)[:2]
+        found = self._projector.project(text)
+        return found.first, found.second
 
     def bind(self, profiles: Sequence[ModelProfile]) -> "ItemResponseClassifier":
         """The same artefact for another catalogue. Raises UnknownHead if a profile names a head it does not have."""
@@ -75,18 +76,18 @@ class ItemResponseClassifier:
 
     def classify(self, conversation: Conversation) -> Classification:
         """Never raises for any text; see protocol.Classifier."""
-        first, second, variance, longer, vector, is_readable = self._projector.project(visible_text(conversation))
-        if not is_readable:
+        found = self._projector.project(visible_text(conversation))
+        if not found.is_readable:
             return self._unknown()
-        traits = self._traits
+        first, second, longer, traits = found.first, found.second, found.longer, self._traits
         shift = TOOL_SHIFT * (conversation.tool_count > 0) + SCHEMA_SHIFT * conversation.wants_json
         score = (1.0 - traits.level_share) * first + traits.level_share * second
-        variance += _context_variance(conversation)
+        variance = found.variance + _context_variance(conversation)
         difficulty = self._difficulty(score)
         noise, in_domain = traits.noise, NOTHING
         if self._adaptation:
             noise = self._adaptation.noises[0]
-            difficulty, in_domain = self._adaptation.apply(score, vector)
+            difficulty, in_domain = self._adaptation.apply(score, found.vector)
         if shift:
             difficulty = _sigmoid(_logit(difficulty) + shift)
         deviation = math.sqrt(variance + noise) * difficulty * (1.0 - difficulty)

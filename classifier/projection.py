@@ -1,8 +1,9 @@
 """Maps a text to the figures that curves and knots need: the encoder's vector through linear maps."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+import msgspec
 from numpy.typing import ArrayLike
 
 from classifier.encoder import Encoder
@@ -26,9 +27,9 @@ class Traits:
     length_weights: Vector
 
 
-class Projection(NamedTuple):
+class Projection(msgspec.Struct, frozen=True):
     """The two traits of a text, their variance, how much longer than usual its answer is (in logs), the standardised
-    vector, and whether there was a letter or digit to read."""
+    vector, and whether there was a letter or digit to read. A struct, because every request creates one."""
 
     first: float
     second: float

@@ -2,30 +2,34 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import msgspec
+from dataclasses import dataclass, field, replace
 
 BINS = 10
+MOST_WEIGHT = 1e100
 
 
-class DriftMonitor(msgspec.Struct, frozen=True):
-    """Population stability index of difficulty against a reference; each observation fades older ones.
+@dataclass(slots=True)
+class DriftMonitor:
+    """Population stability index of difficulty against a reference; each observation fades older ones."""
 
-    A struct, because every request creates one."""
-
-    reference: tuple[float, ...]
-    counts: tuple[float, ...] = (0.0,) * BINS
+    reference: Sequence[float]
     memory: float = 2000.0
     threshold: float = 0.25
+    _weighted: list[float] = field(default_factory=lambda: [0.0] * BINS)
+    _weight: float = 1.0
+    """Of the latest observation: that it grows costs each request less than that all counts shrink."""
 
-    def observe(self, difficulty: float) -> "DriftMonitor":
+    def observe(self, difficulty: float) -> None:
         """Adds a request of that difficulty in [0, 1]."""
-        fade = 1.0 - 1.0 / self.memory
-        bin_number = min(max(int(difficulty * BINS), 0), BINS - 1)
-        counts = [count * fade for count in self.counts]
-        counts[bin_number] += 1.0
-        return DriftMonitor(self.reference, tuple(counts), self.memory, self.threshold)
+        self._weight /= 1.0 - 1.0 / self.memory
+        self._weighted[_bin_of(difficulty)] += self._weight
+        if self._weight > MOST_WEIGHT:
+            self._weighted, self._weight = self.counts, 1.0
+
+    @property
+    def counts(self) -> list[float]:
+        """Requests by difficulty, older ones faded."""
+        return [count / self._weight for count in self._weighted]
 
     @property
     def stability_index(self) -> float:
@@ -67,8 +71,12 @@ def build_reference(difficulties: Sequence[float]) -> DriftMonitor:
     """A monitor with this sample as its reference."""
     counts = [0.0] * BINS
     for difficulty in difficulties:
-        counts[min(max(int(difficulty * BINS), 0), BINS - 1)] += 1.0
-    return DriftMonitor(tuple(counts))
+        counts[_bin_of(difficulty)] += 1.0
+    return DriftMonitor(counts)
+
+
+def _bin_of(difficulty: float) -> int:
+    return min(max(int(difficulty * BINS), 0), BINS - 1)
 
 
 def _shares(counts: Sequence[float]) -> list[float]:

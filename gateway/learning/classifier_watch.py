@@ -48,7 +48,7 @@ class ClassifierWatch:
         if decision.classifier_version != self._version:
             self._version, self._first, self._drift, self._judgements = decision.classifier_version, [], None, {}
         if self._drift is not None:
-            self._drift = self._drift.observe(decision.facts.difficulty)
+            self._drift.observe(decision.facts.difficulty)
             return
         self._first.append(decision.facts.difficulty)
         if len(self._first) == REFERENCE_REQUESTS:

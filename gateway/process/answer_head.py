@@ -1,6 +1,7 @@
 """The head of a response, its headers validated together instead of one by one. Knows no application."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
@@ -48,16 +49,22 @@ class AnswerCycle(RequestResponseCycle):
             headers.append((b"transfer-encoding", b"chunked"))
         else:
             self.expected_content_length = int(length)
-        lines = b"\r\n".join([b": ".join(header) for header in headers])
-        self.transport.write(b"%b%b\r\n\r\n" % (STATUS_LINE[status], lines))
+        lines = b"\r\n".join(map(b": ".join, headers))
+        self.transport.write(STATUS_LINE[status] + lines + b"\r\n\r\n")
 
 
-def _are_plain(by_name: Mapping[bytes, bytes], values: Sequence[bytes]) -> bool:
+def _are_plain(by_name: Iterable[bytes], values: Sequence[bytes]) -> bool:
     """Whether no header could break the head or controls the connection, and all names are lower-case already."""
-    names, written = b"".join(by_name), b"".join(values)
+    written = b"".join(values)
+    return _are_plain_names(tuple(by_name)) and len(written.translate(None, _NOT_IN_VALUES)) == len(written)
+
+
+@lru_cache(64)
+def _are_plain_names(names: tuple[bytes, ...]) -> bool:
+    """Remembered, since answers have the same few sets of names."""
+    written = b"".join(names)
     return (
-        by_name.keys().isdisjoint(_ABOUT_CONNECTION)
-        and names.islower()
-        and len(names.translate(None, _NOT_IN_NAMES)) == len(names)
-        and len(written.translate(None, _NOT_IN_VALUES)) == len(written)
+        _ABOUT_CONNECTION.isdisjoint(names)
+        and written.islower()
+        and len(written.translate(None, _NOT_IN_NAMES)) == len(written)
     )

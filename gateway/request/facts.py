@@ -31,17 +31,20 @@ def gather_facts(
     `expected_tokens` is used for answers whose length the classifier does not predict.
 
     Rounds half up by inline arithmetic: `round` with decimals formats the number and parses it again, which costs ten
-    times as much, a dozen times per request.
+    times as much, a dozen times per request. The constants are floats too: the interpreter has no shortcut for a float
+    times a whole number.
     """
     return Facts(
         input_tokens=view.input_tokens,
         max_output_tokens=view.max_output_tokens,
-        difficulty=(found.difficulty * 10_000 + 0.5) // 1.0 / 10_000 if found else None,
-        uncertainty=(found.uncertainty * 10_000 + 0.5) // 1.0 / 10_000 if found else None,
-        quality={n: (q.mean * 10_000 + 0.5) // 1.0 / 10_000 for n, q in found.quality.items() if n in names}
+        difficulty=(found.difficulty * 10_000.0 + 0.5) // 1.0 / 10_000.0 if found else None,
+        uncertainty=(found.uncertainty * 10_000.0 + 0.5) // 1.0 / 10_000.0 if found else None,
+        quality={n: (q.mean * 10_000.0 + 0.5) // 1.0 / 10_000.0 for n, q in found.quality.items() if n in names}
         if found
         else {},
-        output_tokens={n: (tokens * 10 + 0.5) // 1.0 / 10 for n, tokens in found.output_tokens.items() if n in names}
+        output_tokens={
+            n: (tokens * 10.0 + 0.5) // 1.0 / 10.0 for n, tokens in found.output_tokens.items() if n in names
+        }
         if found
         else expected_tokens or {},
         needs=view.needs,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import astuple
 
 from classifier.artefact import Artefact, read_artefact
 from classifier.encoder import HAND
@@ -88,7 +89,7 @@ def require_equal(native: NativeProjector, text: str) -> None:
     vector, defined = np.asarray(found.vector), np.asarray(plain.vector)
     np.testing.assert_array_equal(vector[:HAND], defined[:HAND], repr(text))
     np.testing.assert_allclose(vector, defined, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(found[:4], plain[:4], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(astuple(found)[:4], astuple(plain)[:4], rtol=1e-4, atol=1e-5)
     assert found.is_readable == plain.is_readable
 
 
