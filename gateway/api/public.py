@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from pydantic import BaseModel
 
 from gateway.api.callers_api import is_googles
+from gateway.api.model_pricing import Pricing, pricing_of
 from gateway.api.models_page import PageAsked, anthropic_model, anthropic_page, google_model, google_page
 from gateway.api.token_path import credential_of, parse_tags
 from gateway.errors import ModelNotFound
@@ -36,7 +37,8 @@ class Health(BaseModel):
 
 
 class Model(BaseModel):
-    """A model in OpenAI's format, plus what routing knows about it."""
+    """A model in OpenAI's format, plus what routing knows about it. `pricing` is null unless it is billed by the
+    token at a known price."""
 
     id: str
     object: str = "model"
@@ -45,6 +47,7 @@ class Model(BaseModel):
     context_window: int | None = None
     supports: list[str] = []
     is_local: bool = False
+    pricing: Pricing | None = None
 
 
 class ModelList(BaseModel):
@@ -186,7 +189,7 @@ def _allowed(pipeline: Pipeline, request: Request) -> dict[str, Candidate | None
     headers = request.scope["headers"]
     key = pipeline.keys.authenticate(credential_of(headers), pipeline.now_us())
     may_simulate = SIMULATE_TAG in (*key.tags, *parse_tags(headers))
-    snapshot = pipeline.snapshot
+    snapshot = pipeline.priced_at(pipeline.now_us())
     models = {
         name: candidate
         for name, candidate in sorted(snapshot.candidates.items())
@@ -205,4 +208,5 @@ def _model(name: str, candidate: Candidate | None) -> Model:
         context_window=candidate.context_window,
         supports=sorted(candidate.supports),
         is_local=candidate.is_local,
+        pricing=pricing_of(candidate),
     )

@@ -101,6 +101,7 @@ async def test_models_route_and_health(service: Service) -> None:
     async with httpx.AsyncClient(base_url=service.url, headers=headers, timeout=60) as client:
         listed = (await client.get("/v1/models")).json()
         assert [model["id"] for model in listed["data"]] == ["auto", "a", "b"]
+        assert [bool(model["pricing"]) for model in listed["data"]] == [False, True, True]
         assert (await client.get("/v1/models/b")).json()["owned_by"] == "openai"
         assert (await client.get("/v1/models/zzz")).status_code == 404
         service.rig.pipeline.snapshot = make_snapshot(ROUTED, list(service.rig.pipeline.snapshot.candidates.values()))
