@@ -31,6 +31,8 @@ DashScope."""
 _BAD_CALL: Final = "function_call_filter"
 """How Gemini's compatible endpoint begins the finish reason of an answer with a call that its model wrote badly."""
 _STOP: Final = "stop"
+_NONE_YET: Final = "null"
+"""As text: KoboldCpp's finish reason before 1.87, and of servers that copied DashScope's, until the answer ends."""
 _COMPLETION: Final = "text_completion"
 _LINE_FEED: Final = 10
 _BETWEEN: Final = b"\n\ndata: "
@@ -184,7 +186,7 @@ class OpenAIStreamReader(StreamReader):
                     characters += count
                 if text is not None and type(text.content) is list:
                     has_parts = True
-                if choice.finish_reason:
+                if choice.finish_reason and choice.finish_reason != _NONE_YET:
                     is_given_up = is_given_up or _is_given_up(choice)
                     before = self._finished_choices.setdefault(choice.index, choice.finish_reason)
                     if choice.finish_reason == _STOP != before:

@@ -89,10 +89,12 @@ server wants it."""
 _WORDLESS: Final = b'"message":"","type":"internal_server_error"'
 """How llama-cpp-python's server refuses several prompts, or a forced call where its format of tools has none."""
 _FULL: Final = re.compile(
-    rb"busy and cannot accept new requests|prefill token backlog limit|the request queue is full", re.IGNORECASE
+    rb"busy and cannot accept new requests|prefill token backlog limit|the request queue is full"
+    rb"|request dropped due to backpressure|\"Server is busy; please try again later",
+    re.IGNORECASE,
 )
-"""How vLLM (--max-num-queued-reqs, --max-num-queued-tokens) and SGLang (--max-queued-requests) say with 503 that their
-queue is full. They name no wait."""
+"""How vLLM (--max-num-queued-reqs, --max-num-queued-tokens), SGLang (--max-queued-requests), Ray Serve
+(max_queued_requests) and KoboldCpp (--multiuser) say with 503 that their queue is full. They name no wait."""
 _FULL_SECONDS: Final = 1.0
 """A full engine frees a place whenever an answer ends; our own engine names the same wait."""
 _DEGRADED: Final = re.compile(rb'"detail"\s*:\s*"Function id \'[\w-]{1,64}\': DEGRADED function cannot be invoked')
@@ -103,8 +105,10 @@ _TOO_MANY: Final = re.compile(
     rb'"message"\s*:\s*"(?:\{\\"message\\":\s*\\")?Too many (?:requests|tokens), please wait before trying again'
 )
 """How servers that speak Anthropic's format in front of Bedrock say in a stream, as of a 400, that they are full."""
-_BADLY_WRITTEN: Final = re.compile(rb'"(?:tool_use_failed|json_validate_failed|output_parse_failed)"')
-"""How Groq rejects what its model wrote, as if the request were at fault."""
+_BADLY_WRITTEN: Final = re.compile(
+    rb'"(?:tool_use_failed|json_validate_failed|output_parse_failed)"|"message":"Failed to parse output: '
+)
+"""How Groq and LMDeploy reject what their model wrote, as if the request were at fault."""
 _SAYS_SO: Final = re.compile(r"prompt is too long|max_(?:completion_|output_)?tokens", re.IGNORECASE)
 _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider is out of money
 _MAY_MEAN_AUTH: Final = frozenset({400, 412, 429, 500})

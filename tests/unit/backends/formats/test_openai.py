@@ -169,6 +169,7 @@ def test_an_answer_that_was_cut_is_not_said_to_be_whole_afterwards(*, is_joined:
     assert told.count(b"length") == told.count(b'"finish_reason":null') == 1
     assert b"stop" not in told
     assert (chunks[-1].usage, reader.end()[0].is_done) == (Usage(33, output_tokens=5), True)
+    assert [chunk.finish_reason for chunk in read(delta("null", content="x"), delta("stop"))] == [None, "stop"]
     [called, ended] = read(delta("stop"), delta("tool_calls"))
     assert (called.finish_reason, ended.finish_reason) == ("stop", "tool_calls"), "a later word may know more"
 
@@ -182,6 +183,7 @@ THROTTLED = 'id:1\nevent:error\n:HTTP_STATUS/429\ndata:{"code":"Throttling.Alloc
 ENDS: list[tuple[str, list[object], bool | type[BackendError]]] = [
     ("nothing at all", [], UnreadableAnswer),
     ("only DONE", [b"[DONE]"], UnreadableAnswer),
+    ("cut after KoboldCpp's reason for no end yet", [choice(0, "null")], StreamBroken),
     (
         "an error of the provider's own form, then DONE",
         [{"code": "x", "message": "no"}, b"[DONE]"],

@@ -94,6 +94,8 @@ def test_what_one_model_writes_badly_another_may_write_well() -> None:
     for failed in (from_status(400, body), error_from_event(error, backend="b", is_started=False)):
         assert isinstance(failed, Untranslatable)
         assert (failed.status, failed.body) == (400, body)
+    lmdeploy = b'{"message":"Failed to parse output: Expecting value","type":"invalid_request_error","code":400}'
+    assert isinstance(from_status(400, lmdeploy), Untranslatable)
 
 
 FORBIDDEN: list[tuple[type[BackendError], bytes]] = [
@@ -356,7 +358,7 @@ def test_a_500_of_llama_cpp_python_without_a_word_is_about_the_request() -> None
 
 @pytest.mark.parametrize(
     "error",
-    [  # vLLM 0.32.0 in a chat and a message; SGLang, which sends its own inside a stream
+    [  # vLLM 0.32.0 in a chat and a message; SGLang, which sends its own inside a stream; Ray Serve 2.60
         {
             "message": "The engine is currently busy and cannot accept new requests. Please try again later or on a "
             "different instance.",
@@ -366,6 +368,8 @@ def test_a_500_of_llama_cpp_python_without_a_word_is_about_the_request() -> None
         },
         {"type": "Service Unavailable", "message": "The engine has reached its prefill token backlog limit."},
         {"message": "The request queue is full.", "code": 503},
+        {"message": "Message: Request dropped due to backpressure (num_queued_requests=1,", "code": 503},
+        {"msg": "Server is busy; please try again later.", "type": "service_unavailable"},  # KoboldCpp, as a `detail`
     ],
 )
 def test_a_full_queue_is_a_pause_and_no_failure(error: dict[str, object]) -> None:
