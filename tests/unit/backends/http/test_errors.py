@@ -358,7 +358,7 @@ def test_a_500_of_llama_cpp_python_without_a_word_is_about_the_request() -> None
 
 @pytest.mark.parametrize(
     "error",
-    [  # vLLM 0.32.0 in a chat and a message; SGLang, which sends its own inside a stream; Ray Serve 2.60
+    [  # vLLM 0.32.0 in a chat and a message; SGLang, which sends its own inside a stream
         {
             "message": "The engine is currently busy and cannot accept new requests. Please try again later or on a "
             "different instance.",
@@ -368,7 +368,6 @@ def test_a_500_of_llama_cpp_python_without_a_word_is_about_the_request() -> None
         },
         {"type": "Service Unavailable", "message": "The engine has reached its prefill token backlog limit."},
         {"message": "The request queue is full.", "code": 503},
-        {"message": "Message: Request dropped due to backpressure (num_queued_requests=1,", "code": 503},
         {"msg": "Server is busy; please try again later.", "type": "service_unavailable"},  # KoboldCpp, as a `detail`
     ],
 )
@@ -382,6 +381,12 @@ def test_a_full_queue_is_a_pause_and_no_failure(error: dict[str, object]) -> Non
     told = from_status(503, msgspec.json.encode({"error": error}), {"retry-after": "4"})
     assert isinstance(told, RateLimited)
     assert told.retry_after_seconds == 4.0
+
+
+def test_a_full_queue_of_ray_serve_is_told_in_plain_text() -> None:
+    """As Ray Serve 2.60 sends it."""
+    body = b"Request dropped due to backpressure (num_queued_requests=1, max_queued_requests=1)."
+    assert isinstance(from_status(503, body), RateLimited)
 
 
 def test_no_message_quotes_the_upstream() -> None:
