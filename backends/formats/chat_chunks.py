@@ -142,6 +142,7 @@ class Answer:
         if self.tool_calls:
             message["tool_calls"] = self.tool_calls
         document: Delta = _document(self.head, "chat.completion") | {
+            "system_fingerprint": None,  # OpenRouter's client for JavaScript reads no answer without it
             "choices": [
                 {
                     "index": 0,
@@ -149,7 +150,7 @@ class Answer:
                     "logprobs": _logprobs(self.logprobs) if self.logprobs else None,
                     "finish_reason": self.finish_reason,
                 }
-            ]
+            ],
         }
         if self.usage is not None:
             document["usage"] = usage_wire(self.usage)

@@ -126,6 +126,7 @@ def test_a_whole_answer(output: list[Json], changes: Json, message: Json, finish
         "created": 7,
         "model": "gpt-5.4-pro-2026-03-05",
         "service_tier": "flex",
+        "system_fingerprint": None,
         "choices": [{"index": 0, "message": whole, "logprobs": None, "finish_reason": finish}],
         "usage": {
             "prompt_tokens": 9,
