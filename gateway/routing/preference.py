@@ -78,7 +78,7 @@ def beyond_limits(ranked: list[Ranked], choose: Choose) -> list[Ranked]:
     dearer = [one for one in ranked if _cost_of(one) > limit]
     return [
         *_by_quality(within),
-        *sorted(dearer, key=lambda one: (_cost_of(one), -_quality_of(one), one.candidate.name)),
+        *sorted(dearer, key=_by_cost),
     ]
 
 
@@ -99,21 +99,18 @@ def _cost_of(ranked: Ranked) -> int:
 def in_order(kept: list[Ranked], choose: Choose, request: RequestFacts) -> list[Ranked]:
     """Best first. A full engine, unless a latency target already accounts for its queue, goes behind every model that
     can start now."""
-
     if len(kept) == 1:
         return kept
     by, facts = choose.by, request.facts
+    ordered = kept if by == "order" else _by_quality(kept) if by == "quality" else sorted(kept, key=_by_cost)
     # With a latency target, apply_limits has checked the queueing time.
-    nobody_waits = choose.max_time_to_first_token_seconds is not None or not facts.backend_state
+    if choose.max_time_to_first_token_seconds is not None or not facts.backend_state:
+        return ordered
+    return sorted(ordered, key=lambda one: not is_slot_free(facts, one.candidate.name))
 
-    def must_wait(ranked: Ranked) -> bool:
-        return not (nobody_waits or is_slot_free(facts, ranked.candidate.name))
 
-    if by == "order":
-        return sorted(kept, key=must_wait)
-    if by == "quality":
-        return sorted(_by_quality(kept), key=must_wait)
-    return sorted(kept, key=lambda one: (must_wait(one), _cost_of(one), -_quality_of(one), one.candidate.name))
+def _by_cost(ranked: Ranked) -> tuple[int, float, str]:
+    return _cost_of(ranked), -_quality_of(ranked), ranked.candidate.name
 
 
 def with_load_shared(ordered: list[Ranked], choose: Choose, facts: Facts) -> tuple[list[Ranked], int]:
