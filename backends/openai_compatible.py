@@ -28,7 +28,7 @@ from backends.formats.input_tokens import read_count
 from backends.formats.json_objects import decode_object, part_of, text_of, without_escapes
 from backends.formats.json_splice import ESCAPE
 from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
-from backends.formats.openai_request import build_body, without_past_reasoning
+from backends.formats.openai_request import build_body, with_every_output_of, without_past_reasoning
 from backends.formats.refused_fields import (
     OfEffort,
     may_be_repeated,
@@ -115,6 +115,10 @@ def _refused_field(refusal: UpstreamRejected) -> str | None:
     return text_of(part_of(decode_object(refusal.body) or {}, "error"), "param")
 
 
+_UNPAIRED: Final = re.compile(rb"no tool (?:output|call) found for", re.IGNORECASE)
+"""How OpenAI rejects a call without a result, or a result without its call, in a response."""
+
+
 class OpenAICompatibleBackend(HttpBackend):
     """One endpoint. `base_url` includes the version, as in `https://api.openai.com/v1`.
 
@@ -195,7 +199,7 @@ class OpenAICompatibleBackend(HttpBackend):
             translate_error=in_openai_shape,
         )
         try:
-            return await self._exchange_tuned(call, exchange)
+            return await self._exchange_paired(call, exchange)
         except UpstreamRejected as refusal:
             if tells_summary and _refused_field(refusal) == "reasoning.summary":
                 self._tell_no_summary.put(call.upstream_model, True)
@@ -243,12 +247,22 @@ class OpenAICompatibleBackend(HttpBackend):
 
     async def _exchange_response(self, call: Call, exchange: Exchange) -> Reply:
         try:
-            return await self._exchange_tuned(call, exchange)
+            return await self._exchange_paired(call, exchange)
         except UpstreamRejected as refusal:
             kept = without_past_reasoning(exchange.body) if _NO_PAST.search(refusal.body) else exchange.body
             if kept == exchange.body:
                 raise
-        return await self._exchange_tuned(call, replace_fields(exchange, body=kept))
+        return await self._exchange_paired(call, replace_fields(exchange, body=kept))
+
+    async def _exchange_paired(self, call: Call, exchange: Exchange) -> Reply:
+        """Asks again with a result for each call, and no other results, where its provider misses one."""
+        try:
+            return await self._exchange_tuned(call, exchange)
+        except UpstreamRejected as refusal:
+            mended = with_every_output_of(exchange.body) if _UNPAIRED.search(refusal.body) else exchange.body
+            if mended == exchange.body:
+                raise
+        return await self._exchange_tuned(call, replace_fields(exchange, body=mended))
 
     async def _exchange_tuned(self, call: Call, exchange: Exchange) -> Reply:
         """Asks again for a response without the fields that a deployment refuses, if they only tune it, and for later

@@ -47,8 +47,11 @@ from backends.formats.tool_turns import (
     with_opening,
     without_thinking_where_forced,
 )
+from backends.formats.unfinished_turns import with_every_output
 from backends.protocol import RESPONSES, Call
 
+_KEPT: Final = ("previous_response_id", "conversation")
+"""Fields that refer to what was said before, which its provider keeps."""
 _DECIDED_ON: Final = frozenset(
     {
         "background",
@@ -159,6 +162,17 @@ def without_past_reasoning(body: bytes) -> bytes:
     members = members_of(body)
     items = members.get("input")
     return splice(body, {"input": without_reasoning(body[items.start : items.end])}, members) if items else body
+
+
+def with_every_output_of(body: bytes) -> bytes:
+    """A request of the Responses API in which each call has a result; the same bytes if each has one. What its provider
+    keeps of the conversation is not known here."""
+    members = members_of(body)
+    items = members.get("input")
+    kept = [body[one.start : one.end] for name in _KEPT if (one := members.get(name)) is not None]
+    is_whole = all(one == b"null" for one in kept) and b'"item_reference"' not in body
+    mended = with_every_output(body[items.start : items.end], is_whole=is_whole) if items else b""
+    return splice(body, {"input": mended}, members) if items else body
 
 
 def members_of(body: bytes) -> dict[str, Member]:

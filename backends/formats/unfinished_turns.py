@@ -13,6 +13,11 @@ Message = dict[str, msgspec.Raw]
 _TOOL, _ASSISTANT = msgspec.Raw(b'"tool"'), msgspec.Raw(b'"assistant"')
 _USER: Final = msgspec.Raw(b'"user"')
 _INTERRUPTED: Final = msgspec.Raw(b'"Interrupted: this call has no result."')
+_OUTPUTS: Final = {
+    b'"function_call"': b'"function_call_output"',
+    b'"custom_tool_call"': b'"custom_tool_call_output"',
+}
+"""In a response's `input`, the result of each kind of call."""
 _TEXT: Final = msgspec.Raw(b'"text"')
 _BLOCKS: Final = msgspec.json.Decoder(list[Message])
 _NO_TEXT: Final = msgspec.Raw(b'""')
@@ -48,6 +53,36 @@ def _without_results(messages: list[Message], used: dict[bytes, Message]) -> lis
     return [
         {"role": _USER, "content": one.get("content", _NO_TEXT)} if one.get("role") == _TOOL else one for one in left
     ]
+
+
+def with_every_output(items: bytes, *, is_whole: bool) -> bytes:
+    """The same of a response's `input`, where results need not come at once. If the conversation `is_whole`, a result
+    whose call is not in it becomes a user's message."""
+    found = objects_in(items)
+    calls = {_call_id(one) for one in found if _kind(one) in _OUTPUTS}
+    results = {_call_id(one) for one in found if _kind(one) in _OUTPUTS.values()}
+    made: list[Message] = []
+    waiting: list[Message] = []
+    for one in found:
+        output = _OUTPUTS.get(_kind(one))
+        if output is None:
+            made += waiting
+            waiting = []
+        elif _call_id(one) not in results:
+            called = msgspec.Raw(_call_id(one))
+            waiting.append({"type": msgspec.Raw(output), "call_id": called, "output": _INTERRUPTED})
+        is_alone = is_whole and _kind(one) in _OUTPUTS.values() and _call_id(one) not in calls
+        made.append({"role": _USER, "content": one.get("output", _NO_TEXT)} if is_alone else one)
+    made += waiting
+    return items if made == found else msgspec.json.encode(made)
+
+
+def _kind(item: Message) -> bytes:
+    return bytes(item.get("type", b""))
+
+
+def _call_id(item: Message) -> bytes:
+    return bytes(item.get("call_id", _NO_TEXT))
 
 
 def without_empty_answers(messages: bytes) -> bytes:

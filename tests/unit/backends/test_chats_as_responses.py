@@ -150,6 +150,16 @@ async def test_what_another_account_encrypted_is_left_out() -> None:
     assert kinds == [whole, [kind for kind in whole if kind != "reasoning"], whole]
 
 
+async def test_a_call_without_a_result_gets_one() -> None:
+    no_output = refusal("No tool output found for function call c.", param="input")
+    call = {"id": "c", "type": "function", "function": {"name": "look_up", "arguments": "{}"}}
+    messages = [{"role": "assistant", "tool_calls": [call]}, {"role": "user", "content": "never mind"}]
+    async with ScriptedProvider(no_output, Outcome()) as provider:
+        await asked(provider, make_backend(provider), make_call("gpt-6.1-sol", messages=messages, **TOOLS))
+        kinds = [[item["type"] for item in cast_list(received.json["input"])] for received in provider.received]
+    assert kinds == [["function_call", "message"], ["function_call", "function_call_output", "message"]]
+
+
 NOTHING_ENCRYPTED = refusal("Encrypted content is not supported with this model.", param="include")
 
 

@@ -6,7 +6,7 @@ import gzip
 import json
 import socket
 from collections.abc import Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing, nullcontext, suppress
 
 import msgspec
 import pytest
@@ -188,6 +188,25 @@ async def test_a_response_that_continues_another_servers_reasoning_is_asked_for_
             await collect(backend, asked)
         first, second, *others = (received.json["input"] for received in provider.received)
     assert (first, second, len(others)) == (body["input"], [*said, call], 2)
+
+
+@pytest.mark.parametrize(
+    ("beside", "requests"), [({}, 2), ({"conversation": None}, 2), ({"previous_response_id": "resp_1"}, 1)]
+)
+async def test_a_response_whose_call_the_client_dropped_is_asked_for_without_it(
+    beside: dict[str, object], requests: int
+) -> None:
+    message = "No tool call found for function call output with call_id c."
+    refused = Raw((json.dumps({"error": {"message": message}}).encode(),), status=400, headers=JSON)
+    result = {"type": "function_call_output", "call_id": "c", "output": "7"}
+    body = json.dumps({"model": "auto", "input": [result], **beside}).encode()
+    asked = Call("responses", "the-model", body, False, "r-1", Timeouts())
+    async with ScriptedProvider(refused, Outcome() if requests == 2 else refused) as provider:
+        backend = make_backend(provider, paths=OPENAI_PATHS)
+        with nullcontext() if requests == 2 else pytest.raises(UpstreamRejected):
+            await collect(backend, asked)
+        inputs = [received.json["input"] for received in provider.received]
+    assert inputs == [[result], [{"role": "user", "content": "7"}]][:requests]
 
 
 NO_OPTIONS = b'{"error_code":"BAD_REQUEST","message":"Stream option include_usage not supported"}'

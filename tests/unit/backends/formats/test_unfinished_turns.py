@@ -5,6 +5,7 @@ import pytest
 
 from backends.formats.strict_turns import in_order, mend_for
 from backends.formats.unfinished_turns import (
+    with_every_output,
     with_every_result,
     without_empty_answers,
     without_empty_messages,
@@ -119,3 +120,45 @@ WORDS = [
 @pytest.mark.parametrize(("words", "mend"), WORDS)
 def test_providers_words(words: str, mend: object) -> None:
     assert mend_for(msgspec.json.encode({"error": {"message": words}})) is mend
+
+
+def item(kind: str, call_id: str) -> Json:
+    beside: Json = {"output": "7"} if kind.endswith("_output") else {"name": "f"}
+    return {"type": kind, "call_id": call_id, **beside}
+
+
+def no_output(kind: str, call_id: str) -> Json:
+    return {"type": f"{kind}_output", "call_id": call_id, "output": "Interrupted: this call has no result."}
+
+
+CALL, RESULT, CUSTOM = "function_call", "function_call_output", "custom_tool_call"
+SAID_7: Json = {"role": "user", "content": "7"}
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ([HI, item(CALL, "a"), HI], [HI, item(CALL, "a"), no_output(CALL, "a"), HI]),
+        (
+            [item(CALL, "a"), item(CUSTOM, "b")],
+            [item(CALL, "a"), item(CUSTOM, "b"), no_output(CALL, "a"), no_output(CUSTOM, "b")],
+        ),
+        ([HI, item(RESULT, "a"), SAID], [HI, SAID_7, SAID]),
+    ],
+)
+def test_each_call_of_a_response_gets_a_result(items: list[Json], expected: list[Json]) -> None:
+    assert msgspec.json.decode(with_every_output(msgspec.json.encode(items), is_whole=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("items", "is_whole"),
+    [
+        ([HI, item(CALL, "a"), item(CALL, "b"), SAID, item(RESULT, "b"), item(RESULT, "a")], True),
+        ([item(CUSTOM, "a"), item(f"{CUSTOM}_output", "a"), item("computer_call", "b")], True),
+        ([item(RESULT, "a")], False),
+        ("hi", True),
+    ],
+)
+def test_a_response_with_all_results_keeps_its_bytes(items: object, is_whole: bool) -> None:
+    whole = msgspec.json.encode(items)
+    assert with_every_output(whole, is_whole=is_whole) is whole
