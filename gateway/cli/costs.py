@@ -130,7 +130,7 @@ def sentences(table: CostTable) -> list[str]:
     for what, usd in (("Shadow calls", table.shadow_usd), ("Judging their answers", table.judge_usd)):
         if Decimal(usd):
             found.append(f"{what}, included above: {show_usd(usd)}.")
-    if "end_user" in table.by and all(row.group["end_user"] is None for row in table.rows):
+    if table.rows and "end_user" in table.by and all(row.group["end_user"] is None for row in table.rows):
         found.append("No end user is on record: `record_end_users: true` in breakeven.yaml records them from then on.")
     if (each := table.total.cost_per_successful_request_usd) is not None:
         found.append(f"A successful request cost {show_usd(each)}.")

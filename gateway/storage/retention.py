@@ -39,10 +39,11 @@ async def forget_end_user(engine: AsyncEngine, end_user: str, *, now_us: int, au
         deleted = await connection.execute(request_bodies.delete().where(texts))
         changed = await connection.execute(entries.update().where(theirs).values(end_user=None))
         forgotten = EndUserForgotten(changed.rowcount, deleted.rowcount)
-        detail = json.dumps(asdict(forgotten))
-        await append_audit(
-            connection, at_us=now_us, actor=author, action="end_user.forget", subject="an end user", detail=detail
-        )
+        if forgotten.requests:
+            detail = json.dumps(asdict(forgotten))
+            await append_audit(
+                connection, at_us=now_us, actor=author, action="end_user.forget", subject="an end user", detail=detail
+            )
     return forgotten
 
 

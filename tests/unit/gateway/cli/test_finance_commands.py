@@ -48,6 +48,16 @@ def test_focus_goes_to_the_terminal_or_a_file_whole_or_not_at_all(tmp_path: Path
         run_cli("export", "focus", *PERIOD, "--out", str(tmp_path / "nowhere" / "f.csv"))
 
 
+def test_where_no_end_user_is_recorded_costs_by_end_user_say_how_to() -> None:
+    shown = run_cli("costs", "--by", "end_user", "--where", "team=support", *PERIOD)
+    assert "(none)" in shown
+    assert "record_end_users: true" in shown
+    nobody = run_cli("costs", "--by", "model", "--where", "end_user=customer-7", *PERIOD)
+    assert "record_end_users" not in nobody
+    forgotten = run_cli("retention", "--forget-end-user", "customer-7", "--json")
+    assert json.loads(forgotten) == {"requests": 0, "bodies": 0}
+
+
 def test_a_team_s_costs_are_a_file_too() -> None:
     asked = ("--by", "model", "--where", "team=support", *PERIOD)
     exported, shown = rows(run_cli("export", "costs", *asked)), rows(run_cli("costs", "--csv", *asked))
