@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import NamedTuple
 from uuid import uuid4
 
-from backends.errors import BackendError
+from backends.errors import BackendError, RateLimited
 from backends.protocol import Backend, Call
 from backends.usage import Usage
 from gateway.composition.engine_monitor import SWEEP_TEXT
@@ -49,6 +49,11 @@ async def measure_backend(
     async def ask(text: str, tokens: int = DECODED_TOKENS) -> _Streamed:
         try:
             return await _ask(backend, upstream_model, text, tokens)
+        except RateLimited as error:
+            raise StateError(
+                f"{error.message}: it takes no more requests at once. Choose a lower --concurrency, and let nothing "
+                "else ask it meanwhile"
+            ) from error
         except BackendError as error:
             raise StateError(f"{error.message}; `breakeven doctor --ask` says what is wrong") from error
 

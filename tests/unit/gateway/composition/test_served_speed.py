@@ -41,6 +41,7 @@ def test_tokens_from_the_first_to_the_last_are_decode_and_what_comes_before_is_p
         (replace(ANSWER, piece_delay_seconds=0.0), "llama at vllm sent an answer in one piece"),
         (replace(ANSWER, pieces=()), "llama at vllm answered nothing"),
         (replace(ANSWER, usage=None), r"vllm does not say in its streams how many tokens it sent \(`usage`\)"),
+        (replace(ANSWER, fault="rate_limited"), "vllm answered 429: .* Choose a lower --concurrency"),
         (replace(ANSWER, fault="auth"), "vllm answered 401; `breakeven doctor --ask` says what is wrong"),
     ],
 )
