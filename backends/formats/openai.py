@@ -32,7 +32,8 @@ _BAD_CALL: Final = "function_call_filter"
 """How Gemini's compatible endpoint begins the finish reason of an answer with a call that its model wrote badly."""
 _STOP: Final = "stop"
 _NONE_YET: Final = "null"
-"""As text: KoboldCpp's finish reason before 1.87, and of servers that copied DashScope's, until the answer ends."""
+"""As text: the finish reason of KoboldCpp until March 2025 (AIShell #350) and of DashScope's own format while an answer
+goes on."""
 _COMPLETION: Final = "text_completion"
 _LINE_FEED: Final = 10
 _BETWEEN: Final = b"\n\ndata: "
