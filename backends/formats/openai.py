@@ -226,8 +226,8 @@ class OpenAIStreamReader(StreamReader):
         return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
 
     def _without_second_end(self, line: bytes) -> bytes:
-        """Xinference ends each stream whose usage is asked for with `stop`, also one that it just ended with `length`
-        or `tool_calls`, and clients believe the last word."""
+        """Xinference ends each stream whose usage is asked for with `stop`, also one that it just ended with `length`,
+        and clients believe the last word."""
         document = decode_object(line) or {}
         for choice in objects_of(document.get("choices")):
             before = self._finished_choices.get(integer(choice, "index") or 0)
