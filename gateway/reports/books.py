@@ -121,7 +121,7 @@ class Books:
         names = await self._key_names([*table.groups, *ceased]) if "key" in by else {}
         found = await _rows(table, query.shown(), names, ceased)
         unallocated = None if owner is None else _cost(one for one in owned if one.group[owner] is None)
-        is_whole = not (filters or query.costs_alone)
+        is_whole = not (filters or query.costs_alone or "end_user" in by)  # whose requests retention may have deleted
         idle = await self.gpus.idle(bounds) if is_whole else None
         spent = _cost(total.groups)
         return CostTable(

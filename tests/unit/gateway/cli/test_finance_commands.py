@@ -52,6 +52,8 @@ def test_where_no_end_user_is_recorded_costs_by_end_user_say_how_to() -> None:
     shown = run_cli("costs", "--by", "end_user", "--where", "team=support", *PERIOD)
     assert "(none)" in shown
     assert "record_end_users: true" in shown
+    everybody = json.loads(run_cli("costs", "--by", "end_user", "--json", *PERIOD))
+    assert (everybody["idle"], everybody["savings"], everybody["groups"]) == (None, [], 1)
     nobody = run_cli("costs", "--by", "model", "--where", "end_user=customer-7", *PERIOD)
     assert "record_end_users" not in nobody
     forgotten = run_cli("retention", "--forget-end-user", "customer-7", "--json")
