@@ -90,11 +90,13 @@ _WORDLESS: Final = b'"message":"","type":"internal_server_error"'
 """How llama-cpp-python's server refuses several prompts, or a forced call where its format of tools has none."""
 _FULL: Final = re.compile(
     rb"busy and cannot accept new requests|prefill token backlog limit|the request queue is full"
-    rb"|request dropped due to backpressure|\"Server is busy; please try again later",
+    rb"|request dropped due to backpressure|\"Server is busy; please try again later"
+    rb"|\"server busy, please try again|\"admission_rejected\"",
     re.IGNORECASE,
 )
 """How vLLM (--max-num-queued-reqs, --max-num-queued-tokens), SGLang (--max-queued-requests), Ray Serve
-(max_queued_requests) and KoboldCpp (--multiuser) say with 503 that their queue is full. They name no wait."""
+(max_queued_requests), KoboldCpp (--multiuser), Ollama (OLLAMA_MAX_QUEUE) and LocalAI (max_concurrent) say with 503 that
+they are full. Only LocalAI names a wait."""
 _FULL_SECONDS: Final = 1.0
 """A full engine frees a place whenever an answer ends; our own engine names the same wait."""
 _DEGRADED: Final = re.compile(rb'"detail"\s*:\s*"Function id \'[\w-]{1,64}\': DEGRADED function cannot be invoked')
