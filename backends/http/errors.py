@@ -90,8 +90,8 @@ _WORDLESS: Final = b'"message":"","type":"internal_server_error"'
 """How llama-cpp-python's server refuses several prompts, or a forced call where its format of tools has none."""
 _FULL: Final = re.compile(
     rb"busy and cannot accept new requests|prefill token backlog limit|the request queue is full"
-    rb"|request dropped due to backpressure|\"Server is busy; please try again later"
-    rb"|\"server busy, please try again|\"admission_rejected\"",
+    rb"|aborted by a higher priority request|request waiting timeout reached|request dropped due to backpressure"
+    rb"|\"Server is busy; please try again later|\"server busy, please try again|\"admission_rejected\"",
     re.IGNORECASE,
 )
 """How vLLM (--max-num-queued-reqs, --max-num-queued-tokens), SGLang (--max-queued-requests), Ray Serve

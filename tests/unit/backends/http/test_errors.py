@@ -368,6 +368,8 @@ def test_a_500_of_llama_cpp_python_without_a_word_is_about_the_request() -> None
         },
         {"type": "Service Unavailable", "message": "The engine has reached its prefill token backlog limit."},
         {"message": "The request queue is full.", "code": 503},
+        {"message": "The request is aborted by a higher priority request.", "code": 503},
+        {"message": "Request waiting timeout reached.", "code": 503},
         {"msg": "Server is busy; please try again later.", "type": "service_unavailable"},  # KoboldCpp, as a `detail`
         {"message": "server busy, please try again.  maximum pending requests exceeded", "type": "api_error"},  # Ollama
         {"type": "admission_rejected", "message": 'model "a" is at capacity (max_concurrent=1)'},  # LocalAI
