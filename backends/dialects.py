@@ -69,6 +69,8 @@ class Dialect:
 PLAIN: Final = Dialect()
 
 _OPENAI_ALONE: Final = frozenset({"prompt_cache_options", "prompt_cache_retention", "safety_identifier", "verbosity"})
+_OPENROUTERS: Final = frozenset({"usage"})
+"""`{"include": true}`, which its clients send, asks for what every answer has."""
 ENGINE_THOUGHTS: Final = ("reasoning", "reasoning_content")
 """vLLM reads the first, SGLang the second; each ignores the other."""
 _THOUGHTS: Final = frozenset({"reasoning_content", "reasoning_details"})
@@ -83,13 +85,14 @@ _OLDER_LIMIT: Final[Mapping[str, str]] = {"max_completion_tokens": "max_tokens"}
 DIALECTS: Final[Mapping[str, Dialect]] = {
     "openai": Dialect(
         renames={"max_tokens": "max_completion_tokens"},
+        lacks=_OPENROUTERS,
         refuses_cache_marks=True,
         call_id=for_openai,
         takes_developer=True,
         models_think=True,
     ),
     "cerebras": Dialect(
-        lacks=_OPENAI_ALONE | {"metadata", "store"},
+        lacks=_OPENAI_ALONE | _OPENROUTERS | {"metadata", "store"},
         message_lacks=_THOUGHTS | _ANSWERED | {"function_call"},
         call_lacks=_SIGNED,
         refuses_cache_marks=True,
@@ -100,7 +103,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         renames=_OLDER_LIMIT, thoughts=("reasoning_content",), needs_thoughts=True, thinks_unforced=True
     ),
     "gemini": Dialect(
-        lacks=_OPENAI_ALONE | {"frequency_penalty", "metadata", "presence_penalty", "prompt_cache_key", "store"},
+        lacks=_OPENAI_ALONE
+        | _OPENROUTERS
+        | {"frequency_penalty", "metadata", "presence_penalty", "prompt_cache_key", "store"},
         says_400_of_keys=True,
         efforts=_AT_MOST_HIGH,
         needs_signatures=True,
@@ -108,7 +113,9 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         stops_at_calls=True,
     ),
     "groq": Dialect(
-        lacks=_OPENAI_ALONE | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},
+        lacks=_OPENAI_ALONE
+        | _OPENROUTERS
+        | {"logit_bias", "logprobs", "prediction", "prompt_cache_key", "top_logprobs"},
         message_lacks=_THOUGHTS | _ANSWERED,
         call_lacks=_SIGNED,
         refuses_cache_marks=True,
@@ -118,7 +125,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     ),
     "mistral": Dialect(
         renames={**_OLDER_LIMIT, "seed": "random_seed"},
-        lacks=_OPENAI_ALONE | {"logit_bias", "service_tier", "store", "stream_options", "user"},
+        lacks=_OPENAI_ALONE | _OPENROUTERS | {"logit_bias", "service_tier", "store", "stream_options", "user"},
         message_lacks=_THOUGHTS | _ANSWERED | {"function_call", "name", "reasoning"},
         call_lacks=_SIGNED,
         asks_for_usage=False,
@@ -136,7 +143,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     ),
     "ollama": Dialect(renames=_OLDER_LIMIT, ignores_custom_tools=True),
     "fireworks": Dialect(
-        lacks=_OPENAI_ALONE | {"store"},
+        lacks=_OPENAI_ALONE | _OPENROUTERS | {"store"},
         message_lacks=_ANSWERED | {"reasoning", "reasoning_details"},
         call_lacks=_SIGNED,
         refuses_cache_marks=True,

@@ -127,6 +127,13 @@ def test_a_provider_is_asked_in_its_dialect(body: bytes, expected: bytes, stream
     assert build_body(make_call(body, stream=stream), DIALECT) == expected
 
 
+@pytest.mark.parametrize("provider", ["cerebras", "fireworks", "gemini", "groq", "mistral", "openai"])
+def test_the_usage_that_openrouters_clients_ask_for_is_no_field_elsewhere(provider: str) -> None:
+    body = b'{"model":"a","usage":{"include":true}}'
+    assert build_body(make_call(body), DIALECTS[provider]) == b'{"model":"up/model-1"}'
+    assert b'"usage"' in build_body(make_call(body), DIALECTS["openrouter"])
+
+
 def test_what_a_dialect_removes_stays_removed_whatever_else_would_change_in_it() -> None:
     removed = frozenset({"messages", "response_format", "tools"})
     strict = Dialect(lacks=removed, refuses_cache_marks=True, needs_thoughts=True)
