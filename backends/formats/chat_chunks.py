@@ -142,7 +142,8 @@ class Answer:
         if self.tool_calls:
             message["tool_calls"] = self.tool_calls
         document: Delta = _document(self.head, "chat.completion") | {
-            "system_fingerprint": None,  # OpenRouter's client for JavaScript reads no answer without it
+            "service_tier": self.head.service_tier,  # litellm as Groq's client reads no answer without it
+            "system_fingerprint": None,  # nor does OpenRouter's for JavaScript without this
             "choices": [
                 {
                     "index": 0,

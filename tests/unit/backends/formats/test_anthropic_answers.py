@@ -41,6 +41,7 @@ def test_a_message_as_a_chat_answer() -> None:
         "object": "chat.completion",
         "created": 7,
         "model": "claude-x-1",
+        "service_tier": None,
         "system_fingerprint": None,
         "choices": [
             {
