@@ -6,6 +6,7 @@ import msgspec
 
 from backends.formats.form_splice import find_fields, is_form, text_fields
 from gateway.errors import InvalidRequest
+from gateway.request.encodings import unreadable
 from gateway.request.run import Incoming
 
 MOST_CHARACTERS: Final = 256
@@ -25,12 +26,16 @@ _DECODER: Final = msgspec.json.Decoder(_Naming)
 
 def end_user_of(incoming: Incoming) -> str | None:
     """OpenAI's `safety_identifier`, else its `user`, else Anthropic's `metadata.user_id`; None if none is a text that
-    is not empty. The body was read before, so it is valid. Raises InvalidRequest if it is too long or not printable."""
+    is not empty. Raises InvalidRequest if it is too long or not printable, or where these fields hold what the body's
+    reader, which passes over them, did not look at: text that is not UTF-8, or a number beyond all bounds."""
     if is_form(incoming.content_type):
         texts = text_fields(incoming.body, find_fields(incoming.body, incoming.content_type))
         named: dict[str, object] = {name: texts.get(name) for name in NAMES}
     else:
-        body = _DECODER.decode(incoming.body)
+        try:
+            body = _DECODER.decode(incoming.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise unreadable(incoming.body, error) from error
         named = {"safety_identifier": body.safety_identifier, "user": body.user}
         if isinstance(body.metadata, dict):
             named["metadata.user_id"] = cast("dict[str, Any]", body.metadata).get("user_id")

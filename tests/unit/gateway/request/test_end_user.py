@@ -50,6 +50,12 @@ async def test_one_that_reports_cannot_show_is_refused_where_they_are_recorded(n
     await Rig().ask(metadata={"user_id": name})
 
 
+@pytest.mark.parametrize("value", [b"1e999", b"9" * 5000, b'{"a": 1e999}', b'"a\xff"'])
+def test_what_the_bodys_reader_passes_over_is_the_callers_fault_too(value: bytes) -> None:
+    with pytest.raises(InvalidRequest, match=r"The body is not (valid JSON|UTF-8 text)"):
+        end_user_of(Incoming("chat.completions", None, b'{"metadata": %b}' % value))
+
+
 @pytest.mark.parametrize(("records", "booked"), [(True, "user-7"), (False, None)])
 async def test_the_books_have_it_only_if_the_deployment_says_so(*, records: bool, booked: str | None) -> None:
     rig = Rig(records_end_users=records)
