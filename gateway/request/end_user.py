@@ -7,6 +7,7 @@ import msgspec
 from backends.formats.form_splice import find_fields, is_form, text_fields
 from gateway.errors import InvalidRequest
 from gateway.request.encodings import unreadable
+from gateway.request.media_views import FORMS
 from gateway.request.run import Incoming
 
 MOST_CHARACTERS: Final = 256
@@ -28,7 +29,8 @@ def end_user_of(incoming: Incoming) -> str | None:
     """OpenAI's `safety_identifier`, else its `user`, else Anthropic's `metadata.user_id`; None if none is a text that
     is not empty. Raises InvalidRequest if it is too long or not printable, or where these fields hold what the body's
     reader, which passes over them, did not look at: text that is not UTF-8, or a number beyond all bounds."""
-    if is_form(incoming.content_type):
+    # Of other operations nobody looks at the type that a caller names.
+    if incoming.operation in FORMS and is_form(incoming.content_type):
         texts = text_fields(incoming.body, find_fields(incoming.body, incoming.content_type))
         named: dict[str, object] = {name: texts.get(name) for name in NAMES}
     else:

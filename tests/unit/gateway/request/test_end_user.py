@@ -43,6 +43,13 @@ def test_a_form_names_it_in_a_field_and_not_in_a_file() -> None:
     )
 
 
+def test_where_forms_are_not_taken_a_body_named_a_form_is_read_as_it_is() -> None:
+    incoming = Incoming(
+        "images.generations", None, b'{"user": "user-7"}', content_type="multipart/form-data; boundary=x"
+    )
+    assert end_user_of(incoming) == "user-7"
+
+
 @pytest.mark.parametrize("name", ["x" * (MOST_CHARACTERS + 1), "a\x1b[2J", "(none)"])
 async def test_one_that_reports_cannot_show_is_refused_where_they_are_recorded(name: str) -> None:
     with pytest.raises(InvalidRequest, match=r"metadata.user_id: .* 256 printable"):
