@@ -30,6 +30,7 @@ from backends.endpoints.responses_format import chat_body_from_responses, is_tak
 from backends.endpoints.responses_items import ResponseHead
 from backends.endpoints.tool_call_deltas import EndlessAnswer
 from backends.errors import StreamBroken, UpstreamRejected
+from backends.formats.efforts import REASONING, with_effort_alone
 from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
 from backends.formats.responses import leans_on_kept
@@ -52,6 +53,8 @@ from backends.usage import Usage
 
 LONGEST_STREAM_BYTES: Final = 256 << 20
 """Of the chat's stream: enough for a hundred thousand tokens with twenty logprobs each."""
+_OTHER_FORMATS: Final = frozenset[Operation]({"messages", "generate_content"})
+"""Native where chats are translated."""
 Write = Callable[[Chunk], bytes]
 """A chunk's payload in the other format."""
 WriteError = Callable[[UpstreamRejected], bytes]
@@ -76,6 +79,7 @@ class TranslatingBackend:
         self._native = native
         self._dialect = dialect
         self._now = now
+        self._lacks_reasoning = dialect.lacks_reasoning or not _OTHER_FORMATS.isdisjoint(native)
         self._take_functions = Learned[OfTools | None, bool]()
         self._taken_as_chats = Learned[OfTools | None, bool]()
 
@@ -91,6 +95,8 @@ class TranslatingBackend:
         operation = call.operation
         if operation == "responses":
             return await (self._open_own_response if operation in self._native else self._open_response)(call)
+        if operation == "chat.completions" and self._lacks_reasoning and REASONING in call.body:
+            call = msgspec.structs.replace(call, body=with_effort_alone(call.body))
         if operation == "chat.completions" and not self._dialect.models_think and may_need_functions(call.body):
             return await self._open_chat_of_custom_tools(call)
         if operation == "messages" and operation not in self._native:

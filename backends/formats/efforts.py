@@ -2,15 +2,17 @@
 `medium` and `low`, older vLLM no `minimal`, and Claude Code asks for `high` with each request. Pure."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from backends.formats.chat_fields import EFFORTS
-from backends.formats.json_objects import without_escapes
-from backends.formats.json_splice import find_members, splice
+from backends.formats.json_objects import decode_object, integer, text_of, without_escapes
+from backends.formats.json_splice import NotAnObject, find_members, splice
 
 EFFORT: Final = b'"reasoning_effort"'
+REASONING: Final = b'"reasoning"'
 _REFUSED: Final = re.compile(rb"reasoning[_. ]?effort", re.IGNORECASE)
 _LIST: Final = re.compile(rb"supported|allowed|available|valid|(?:must|should) be|one of", re.IGNORECASE)
 _BUDGETS: Final = ((1_024, "low"), (8_192, "medium"))
@@ -28,6 +30,35 @@ def effort_of(body: bytes) -> str | None:
 def effort_of_budget(tokens: int) -> str:
     """The effort that is nearest to a budget for thinking, of Gemini's or Anthropic's format."""
     return next((effort for most, effort in _BUDGETS if tokens <= most), "high")
+
+
+def with_effort_alone(body: bytes) -> bytes:
+    """A chat in which OpenRouter's `reasoning` is a `reasoning_effort`, unless it has one; the same bytes if it has no
+    `reasoning`."""
+    try:
+        members = find_members(body)
+        said = members.get("reasoning")
+        asked = None if said is None else decode_object(body[said.start : said.end])
+    except NotAnObject:  # the next reader reports what is wrong
+        return body
+    if asked is None:
+        return body
+    edits: dict[str, bytes | None] = {"reasoning": None}
+    told = members.get("reasoning_effort")
+    if (effort := _effort_in(asked)) and (told is None or body[told.start : told.end] == b"null"):
+        edits["reasoning_effort"] = msgspec.json.encode(effort)
+    return splice(body, edits, members)
+
+
+def _effort_in(reasoning: Mapping[str, object]) -> str | None:
+    """https://openrouter.ai/docs/use-cases/reasoning-tokens: an effort, a budget, or just that it thinks, or not."""
+    if reasoning.get("enabled") is False:
+        return "none"
+    if (effort := text_of(reasoning, "effort")) in EFFORTS:
+        return effort
+    if budget := integer(reasoning, "max_tokens"):
+        return effort_of_budget(budget)
+    return "medium" if reasoning.get("enabled") is True else None
 
 
 def offered_effort(asked: str, refusal: bytes) -> str | None:

@@ -1,8 +1,14 @@
 """The table of providers in docs/translation.md agrees with the dialects."""
 
+import json
 from pathlib import Path
 
+import pytest
+
 from backends.dialects import DIALECTS, PLAIN, Dialect, dialect_of
+from backends.protocol import Call, Operation
+from backends.scripted import Outcome, ScriptedBackend, follow
+from backends.translating import TranslatingBackend
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "translation.md"
 HEAD = "| provider | sent instead | left out | left out of messages |"
@@ -21,6 +27,7 @@ def listed(names: frozenset[str]) -> str:
 def told(dialect: Dialect) -> str:
     """The dialect's replacements as in the table: names, efforts, the developer role."""
     said = {f"`{theirs}`": f"`{ours}`" for theirs, ours in dialect.renames.items()}
+    said |= {"`reasoning`": "`reasoning_effort`"} if dialect.lacks_reasoning else {}
     said |= {f"an effort of `{theirs}`": f"`{ours}`" for theirs, ours in dialect.efforts.items()}
     return ", ".join(
         [f"{ours} for {theirs}" for theirs, ours in said.items()] + ["`developer`"] * dialect.takes_developer
@@ -66,3 +73,24 @@ def test_who_is_not_known_to_differ_is_asked_as_openai_is() -> None:
 def test_who_refuses_stream_options_is_never_sent_any() -> None:
     for dialect in DIALECTS.values():
         assert dialect.asks_for_usage == ("stream_options" not in dialect.lacks)
+
+
+@pytest.mark.parametrize(
+    ("provider", "native", "effort"),
+    [
+        ("openai", ("responses",), "low"),
+        ("", ("messages",), "low"),
+        ("", ("generate_content",), "low"),
+        ("openrouter", (), None),
+        ("", (), None),
+    ],
+)
+async def test_openrouters_reasoning_is_an_effort_where_it_is_not_known(
+    provider: str, native: tuple[Operation, ...], effort: str | None
+) -> None:
+    inner = ScriptedBackend("one", follow([Outcome()]), keeps_calls=True)
+    backend = TranslatingBackend(inner, native=native, dialect=dialect_of(provider))
+    body = json.dumps({"messages": [], "reasoning": {"effort": "low"}}).encode()
+    await (await backend.open(Call("chat.completions", "m", body, False, "r-1"))).aclose()
+    sent = json.loads(inner.calls[0].body)
+    assert (sent.get("reasoning_effort"), "reasoning" in sent) == (effort, effort is None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backends.formats.efforts import effort_of, offered_effort, with_effort
+from backends.formats.efforts import effort_of, offered_effort, with_effort, with_effort_alone
 
 QWEN = "Unexpected reasoning effort {}. Supported types are xhigh (default), medium, and low."
 OPENAI = "'reasoning_effort' does not support '{}' with this model. Supported values are: 'low' and 'high'."
@@ -38,3 +38,28 @@ def test_the_rest_of_the_body_keeps_its_bytes() -> None:
     assert effort_of(body) == "high"
     assert with_effort(body, "xhigh") == b'{"x": 1.50,"reasoning_effort": "xhigh", "y":2}'
     assert effort_of(b'{"reasoning_effort":"odd"}') is effort_of(b"{}") is effort_of(b'{"reasoning_effort":7}') is None
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (b'"reasoning":{"effort":"high","exclude":true}', b',"reasoning_effort":"high"'),
+        (b'"reasoning":{"effort":"high"},"reasoning_effort":null', b',"reasoning_effort":"high"'),
+        (b'"reasoning":{"effort":"high"},"reasoning_effort":"low"', b',"reasoning_effort":"low"'),
+        (b'"reasoning":{"max_tokens":1024}', b',"reasoning_effort":"low"'),
+        (b'"reasoning":{"enabled":true}', b',"reasoning_effort":"medium"'),
+        (b'"reasoning":{"enabled":false,"effort":"high"}', b',"reasoning_effort":"none"'),
+        (b'"reasoning":{"effort":"odd"}', b""),
+        (b'"reasoning":{}', b""),
+    ],
+)
+def test_openrouters_reasoning_is_an_effort(given: bytes, told: bytes) -> None:
+    assert with_effort_alone(b'{"x":1.50,%b}' % given) == b'{"x":1.50%b}' % told
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"messages":[{"reasoning":"hm"}]}', b'{"reasoning":"hm"}', b'{"reasoning":{},"reasoning":{}}', b'["reasoning"]'],
+)
+def test_what_is_no_reasoning_of_openrouters_stays(body: bytes) -> None:
+    assert with_effort_alone(body) == body
