@@ -161,6 +161,7 @@ class ShadowCalls:
             cost_bound_pico_usd=bound_pico_usd(candidate, view),
             is_simulated=candidate.is_simulated,
             batch_id=None,
+            end_user=None,
         )
         choice = msgspec.structs.replace(run.choice, decision=decision, order=(candidate,), escalation=None)
         return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate, headers=run.headers)

@@ -37,7 +37,9 @@ class ShadowRig(Rig):
         self, one: Script | None = None, two: Script | None = None, *, share: float = 1.0, budget: int = PLENTY,
         store: MemoryFeedback | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(one, two, admission=Admission(shadow_pico_usd=budget, wait_seconds=0.0))
+        super().__init__(
+            one, two, admission=Admission(shadow_pico_usd=budget, wait_seconds=0.0), records_end_users=True
+        )
         self.store = store or MemoryFeedback()
         self.shadows = ShadowCalls(
             share,
@@ -83,16 +85,16 @@ async def test_the_other_model_is_asked_and_booked_as_nobodys(stream: bool) -> N
     assert "stream" not in asked
 
 
-async def test_it_is_no_line_of_the_batch_whose_request_it_repeats() -> None:
-    """The batch's cost would include it."""
+async def test_it_is_of_no_batch_and_for_no_end_user_whatever_it_repeats() -> None:
+    """Their cost would include it."""
     rig = ShadowRig()
-    incoming = Incoming(
-        "chat.completions", f"Bearer {KEY}", b'{"model": "auto", "messages": [{"role": "user"}]}', batch_id="batch"
-    )
+    body = b'{"model": "auto", "messages": [{"role": "user"}], "user": "user-7"}'
+    incoming = Incoming("chat.completions", f"Bearer {KEY}", body, batch_id="batch")
     await rig.pipeline.answer(incoming, RecordingCaller())
     await rig.shadows.drain(30.0)
-    booked = {entry.intent.operation: entry.intent.batch_id for entry in rig.ledger.entries}
-    assert booked == {"chat.completions": "batch", SHADOW: None}
+    intents = {entry.intent.operation: entry.intent for entry in rig.ledger.entries}
+    booked = {name: (intent.batch_id, intent.end_user) for name, intent in intents.items()}
+    assert booked == {"chat.completions": ("batch", "user-7"), SHADOW: (None, None)}
 
 
 async def test_its_prompt_is_not_marked_for_a_cache_that_no_next_turn_will_read() -> None:
