@@ -20,7 +20,7 @@ from gateway.request.many_values import require_bearable
 from gateway.request.run import Caller, Incoming
 
 _NOT_PASSED: Final[dict[str, bytes | None]] = dict.fromkeys(
-    ("stream", "background", "conversation", "tool_choice", "text", "include", "context_management")
+    ("stream", "background", "tool_choice", "text", "include", "context_management")
 )
 _TRIGGER: Final = msgspec.json.encode([{"type": TRIGGER}])
 _BAD_GATEWAY: Final = 502
@@ -96,6 +96,7 @@ class CompactedCaller(PassingCaller):
             if compacted is None:
                 failed = UpstreamFailed(_FAILED, status=_BAD_GATEWAY)
                 self.status, chunk, compacted = _BAD_GATEWAY, None, body_of(failed)
+                self.headers = {**self.headers, "x-should-retry": "false"}  # each try is paid for
             payload = compacted
         await self.caller.start(status=self.status, content_type=self.content_type, headers=self.headers)
         await self.caller.send(payload, chunk=chunk, is_last=is_last)

@@ -222,7 +222,7 @@ class Pipeline:
         """Reserves memory for the resolved references while the request is in progress. Raises Overloaded."""
         if whole is asked or self.kept_responses is None:
             return nullcontext()
-        return self.kept_responses.room(len(whole.body) - len(asked.body))
+        return self.kept_responses.room(max(0, len(whole.body) - len(asked.body)))
 
     def decide(self, view: RequestView, key: KeyRecord, tags: tuple[str, ...], at_us: int | None = None) -> Choice:
         """Classify and decide. `/v1/route` shows this very result, so it cannot differ from the data path.

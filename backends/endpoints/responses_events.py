@@ -33,13 +33,19 @@ def response_from_answer(body: bytes, usage: Usage | None, head: ResponseHead, *
     choice = first_of(document.get("choices"))
     reason = end_of(choice.get("finish_reason"))
     if head.is_compaction:
-        summary = said_in(part_of(choice, "message"))[1]
-        output = [compaction_item(head.response_id, summary)] if summary else []
+        message = part_of(choice, "message")
+        output = _compaction(head, said_in(message)[1], reason, has_called=bool(objects_of(message.get("tool_calls"))))
     else:
         items = _items(choice, head, parse_tools(head.asked))
         output = [item.wire() for item in items[:-1]] + [item.wire(status_of(reason)) for item in items[-1:]]
     model = text_of(document, "model") or ""
     return msgspec.json.encode(head.finished(model, output, reason, usage, at=int(now)))
+
+
+def _compaction(head: ResponseHead, summary: str, reason: str | None, *, has_called: bool) -> list[Fields]:
+    """Nothing unless the summary is whole: a conversation would go on without what is missing."""
+    is_whole = status_of(reason) == "completed" and not has_called and bool(summary.strip())
+    return [compaction_item(head.response_id, summary)] if is_whole else []
 
 
 def _items(choice: Mapping[str, object], head: ResponseHead, tools: Tools) -> list[Item]:
@@ -87,6 +93,7 @@ class ResponsesEventWriter:
         self._finish_reason: str | None = None
         self._usage: Usage | None = None
         self._summary: list[str] | None = [] if head.is_compaction else None
+        self._has_called = False
 
     def write(self, chunk: Chunk) -> bytes:
         """The events for one chunk, possibly none (empty)."""
@@ -113,10 +120,10 @@ class ResponsesEventWriter:
         return [*closed, self._event(f"response.{whole['status']}", response=whole)]
 
     def _compacted(self, summary: str) -> list[bytes]:
-        if not summary:
-            return []
-        item = self._done[0] = compaction_item(self._head.response_id, summary)
-        return [self._event(f"response.output_item.{kind}", output_index=0, item=item) for kind in ("added", "done")]
+        made = _compaction(self._head, summary, self._finish_reason, has_called=self._has_called)
+        self._done |= enumerate(made)
+        kinds = [f"response.output_item.{kind}" for kind in ("added", "done")]
+        return [self._event(kind, output_index=0, item=item) for item in made for kind in kinds]
 
     def _delta(self, choice: Mapping[str, object]) -> list[bytes]:
         delta = part_of(choice, "delta")
@@ -124,6 +131,7 @@ class ResponsesEventWriter:
         reasoning, text = said_in(delta)
         if self._summary is not None:
             self._summary.append(text)
+            self._has_called = self._has_called or bool(objects_of(delta.get("tool_calls")))
             return []
         if reasoning:
             events += self._text("reasoning", self._thought_kind, reasoning)

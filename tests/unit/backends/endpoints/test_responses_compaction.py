@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from backends.endpoints.responses_compaction import ASK, LEAD, body_with_summary, compaction_item, has_summary
+from backends.endpoints.responses_events import ResponsesEventWriter, response_from_answer
 from backends.endpoints.responses_format import chat_body_from_responses
+from backends.endpoints.responses_items import ResponseHead
 from backends.formats.past_thinking import unsealed
 from backends.http.sse import SseParser
-from backends.protocol import Call
+from backends.protocol import Call, Chunk
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 
@@ -66,14 +68,25 @@ async def test_the_answer_is_one_item_with_the_summary(is_stream: bool) -> None:
         assert events[3]["item"] == item
 
 
-async def test_an_answer_without_text_compacts_nothing() -> None:
+@pytest.mark.parametrize("outcome", [Outcome(pieces=()), Outcome(pieces=("\n",)), Outcome(finish_reason="length")])
+async def test_an_answer_without_a_whole_summary_compacts_nothing(outcome: Outcome) -> None:
     for is_stream in (False, True):
-        backend = TranslatingBackend(ScriptedBackend("one", follow([Outcome(pieces=())])))
+        backend = TranslatingBackend(ScriptedBackend("one", follow([outcome])))
         reply = await backend.open(Call("responses", "m", body(USER, TRIGGER, stream=is_stream), is_stream, "r1"))
         sent = b"".join([chunk.payload async for chunk in reply])
         await reply.aclose()
         assert b'"output":[]' in sent
         assert b"output_item" not in sent
+
+
+def test_what_a_model_says_before_it_calls_in_spite_of_all_is_no_summary() -> None:
+    head = ResponseHead("resp_1", 0, {"input": [USER, TRIGGER]})
+    said = {"content": "Let me look.", "tool_calls": [{"index": 0, "id": "c", "function": {"name": "tide"}}]}
+    whole = json.dumps({"choices": [{"message": said, "finish_reason": "tool_calls"}]}).encode()
+    assert json.loads(response_from_answer(whole, None, head, now=0.0))["output"] == []
+    writer = ResponsesEventWriter(head, now=lambda: 0.0)
+    writer.write(Chunk(b"data: " + json.dumps({"choices": [{"delta": said}]}).encode()))
+    assert b'"output":[]' in writer.write(Chunk(b"", finish_reason="stop", is_done=True))
 
 
 def test_a_later_request_has_the_summary_as_a_message_after_what_is_kept() -> None:
