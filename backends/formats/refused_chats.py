@@ -43,6 +43,27 @@ def with_parameters(body: bytes) -> bytes:
     return splice(body, {"tools": msgspec.json.encode(tools)}, members) if bare else body
 
 
+def with_called_functions(body: bytes) -> bytes:
+    """A chat without functions has those that its past calls name, and may call none: summaries are asked for so."""
+    members = find_members(body)
+    messages, listed = members.get("messages"), members.get("tools")
+    if messages is None or (listed and body[listed.start : listed.end] not in (b"null", b"[]")):
+        return body
+    try:
+        found = objects_in(body[messages.start : messages.end])
+        calls = [call for message in found for call in objects_in(message.get("tool_calls", b"[]"))]
+        functions = [MEMBERS.decode(call["function"]) for call in calls if "function" in call]
+    except msgspec.DecodeError:  # its provider's to refuse
+        return body
+    named = dict.fromkeys(bytes(function["name"]) for function in functions if "name" in function)
+    if not named:
+        return body
+    tools = [
+        {"type": "function", "function": {"name": msgspec.Raw(name), "parameters": _NO_PARAMETERS}} for name in named
+    ]
+    return splice(body, {"tools": msgspec.json.encode(tools), "tool_choice": b'"none"'}, members)
+
+
 def without_nulls(body: bytes) -> bytes:
     """Without the fields that are null, which means at OpenAI that they are not there."""
     members = find_members(body)
@@ -74,6 +95,13 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
         with_parameters,
     ),
     (
+        re.compile(
+            rb"tool_result`? blocks must define tools|tool calling without `tools=`"
+            rb"|toolConfig field must be defined when using toolUse"
+        ),
+        with_called_functions,
+    ),
+    (
         re.compile(rb"'response_format', 'type'\), 'msg': \\*\"Input should be 'text' or 'json_object'\\*\""),
         with_schema_beside_type,
     ),
@@ -86,8 +114,9 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
     ),
 )
 """How DashScope, also in Chinese, and ModelScope refuse to think in an answer that is not streamed, which Qwen3's open
-models do by default; Databricks, LitServe, llama-cpp-python and MiniMax functions without parameters; llama-cpp-python
-a schema where OpenAI has it; and Infinity, llama-cpp-python and mlx_lm.server a field that is null."""
+models do by default; Databricks, LitServe, llama-cpp-python and MiniMax functions without parameters; Anthropic,
+Bedrock and litellm past calls without functions; llama-cpp-python a schema where OpenAI has it; and Infinity,
+llama-cpp-python and mlx_lm.server a field that is null."""
 
 
 def chat_mend_for(refusal: bytes) -> ChatMend | None:

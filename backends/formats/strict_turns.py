@@ -20,6 +20,7 @@ from backends.formats.image_types import with_true_types
 from backends.formats.json_objects import without_escapes
 from backends.formats.json_splice import MEMBERS, NotAnObject, find_members, objects_in, splice
 from backends.formats.past_thinking import UNREADABLE_SIGNATURE, with_every_thought, with_unknown_signatures
+from backends.formats.refused_chats import chat_mend_for
 from backends.formats.tool_turns import OPENING, with_answers
 from backends.formats.unfinished_turns import with_every_result, without_empty_answers, without_empty_messages
 
@@ -299,9 +300,9 @@ def may_quote(refusal: bytes, body: bytes) -> bool:
 
 def mended_chat(body: bytes, refusal: bytes) -> bytes | None:
     """A chat that was refused, changed so that it may be taken; None if it cannot be."""
-    mend = mend_for(refusal)
+    mend, whole = mend_for(refusal), chat_mend_for(refusal)
     try:
-        kept = mended(body, (mend,)) if mend else body
+        kept = mended(body, (mend,)) if mend else whole(body) if whole else body
     except NotAnObject:  # refused by us
         return None
     return None if kept == body else kept

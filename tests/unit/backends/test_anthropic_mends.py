@@ -119,6 +119,24 @@ async def test_a_refusal_of_thinking_stands_where_there_is_none() -> None:
         assert len(provider.received) == 2
 
 
+async def test_a_chat_that_called_tools_and_has_none_is_sent_again_with_those_it_called() -> None:
+    """The Agents SDK has a conversation compacted without its tools."""
+    message = "Requests which include `tool_use` or `tool_result` blocks must define tools."
+    error = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}}).encode()
+    refused = Raw((error,), status=400, headers={"content-type": "application/json"})
+    call = {"id": "c", "type": "function", "function": {"name": "tide", "arguments": "{}"}}
+    said = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "low"}]
+    body = json.dumps({"messages": [{"role": "user", "content": "hi"}, *said]}).encode()
+    async with ScriptedProvider(refused, OUTCOME) as provider:
+        await collect(provider, make_call(body, "chat.completions"))
+        first, second = (request.json for request in provider.received)
+    assert "tools" not in first
+    assert second == first | {
+        "tools": [{"name": "tide", "input_schema": {"type": "object", "properties": {}}}],
+        "tool_choice": {"type": "none"},
+    }
+
+
 STRICT: dict[str, Any] = {
     "type": "function",
     "function": {"name": "f", "strict": True, "parameters": {"type": "object"}},

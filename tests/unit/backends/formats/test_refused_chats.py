@@ -6,6 +6,7 @@ import pytest
 from backends.formats.refused_chats import (
     chat_mend_for,
     may_be_quoted,
+    with_called_functions,
     with_parameters,
     with_schema_beside_type,
     without_nulls,
@@ -39,6 +40,12 @@ WORDS = [
         "body.tools.0.function.description: Field required; body.tools.0.function.parameters: Field required",
         with_parameters,
     ),
+    ("Requests which include `tool_use` or `tool_result` blocks must define tools.", with_called_functions),
+    (
+        "litellm.UnsupportedParamsError: Bedrock doesn't support tool calling without `tools=` param specified.",
+        with_called_functions,
+    ),
+    ("The toolConfig field must be defined when using toolUse and toolResult content blocks.", with_called_functions),
 ]
 
 
@@ -78,6 +85,22 @@ def test_a_chat_that_is_not_streamed_is_not_thought_about(more: str) -> None:
 def test_who_streams_or_says_how_to_think_is_heard(more: str) -> None:
     body = b'{"messages":[],%b}' % more.encode()
     assert without_thinking_unless_streamed(body) == body
+
+
+def test_a_chat_without_functions_has_those_that_it_called_but_calls_none() -> None:
+    called = '{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}},{"id":"2","function":{"name":"g"}}]}'
+    messages = f'[{{"role":"user","content":"hi"}},{called},{{"tool_calls":null}},{called}]'
+    for none in ("", ',"tools":null', ',"tools":[]'):
+        made = msgspec.json.decode(with_called_functions(f'{{"messages":{messages}{none}}}'.encode()))
+        assert [tool["function"]["name"] for tool in made["tools"]] == ["f", "g"]
+        assert made["tool_choice"] == "none"
+    for unchanged in (
+        f'{{"messages":{messages},"tools":[7]}}',
+        '{"messages":[{"role":"user","content":"hi"}]}',
+        '{"messages":[{"tool_calls":7},{"tool_calls":[{"function":"f"}]}]}',
+        "{}",
+    ):
+        assert with_called_functions(unchanged.encode()) == unchanged.encode()
 
 
 def test_functions_without_parameters_say_so() -> None:
