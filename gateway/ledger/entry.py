@@ -140,9 +140,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     allowed_models: tuple[str, ...] | None = None  # the key's allow-list at that time; None: every model
     traceparent: str | None = None  # the caller's W3C trace, for telemetry; not stored in the database
     batch_id: str | None = None  # the batch this request is a line of; its shadow calls have None
-    end_user: str | None = (
-        None  # the app's own customer, if recorded (personal data: no log, no metric); shadow calls: None
-    )
+    end_user: str | None = None  # the app's own customer, if recorded: personal data, for no log, metric, shadow call
 
     @property
     def tenant(self) -> str:

@@ -32,7 +32,7 @@ from gateway.storage.sums.by_time import UNITS, columns_of, timed_parts, timed_s
 from gateway.storage.sums.cut_hours import Totals, moved_in
 from gateway.storage.sums.filtered_rows import RowsOf, filtered_rows
 from gateway.storage.sums.filters import conditions
-from gateway.storage.sums.group_count import refuse_too_many
+from gateway.storage.sums.group_count import refuse_too_many, refuse_too_many_end_users
 from gateway.storage.sums.groups import Groups
 from gateway.storage.sums.kept_sums import KeptSums
 from gateway.storage.sums.periods import Calendar, Cut, cut_hours
@@ -98,6 +98,7 @@ class SqlReports:
         groups = Groups(queries, calendar)
         async with self._reading() as connection:
             if is_by_end_user(whole):
+                await refuse_too_many_end_users(connection, queries)
                 await add_requests(connection, groups, whole)
                 return await asyncio.to_thread(groups.ordered)
             first_us, last_us = await first_and_last_us(connection) or (0, 0)

@@ -8,10 +8,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
 from gateway.storage.sums.filtered_rows import filtered_rows
-from gateway.storage.sums.filters import COLUMNS, conditions
+from gateway.storage.sums.filters import COLUMNS, conditions, of_end_user
 from gateway.storage.sums.rollup import DAY_HOURS
 from gateway.storage.sums.spans import Span
-from gateway.storage.tables.books import daily, dimensions, hourly
+from gateway.storage.tables.books import daily, dimensions, entries, hourly
 from gateway.sums import TIMES, SumsQuery, TooManyGroups
 
 UTC_DAYS_OF_A_LOCAL_ONE = 3
@@ -25,6 +25,18 @@ async def refuse_too_many(
     for query in queries:
         if query.most_groups is not None and await _least(connection, query, booked_us) > query.most_groups:
             raise TooManyGroups
+
+
+async def refuse_too_many_end_users(connection: AsyncConnection, queries: Sequence[SumsQuery]) -> None:
+    """The same of end users, who are counted in the single requests: a million of them would be read before any other
+    count."""
+    for query in queries:
+        if query.most_groups is not None and "end_user" in query.by:
+            within = entries.c.accepted_at_us.between(query.since_us, query.until_us - 1)
+            source = entries.join(dimensions, dimensions.c.id == entries.c.dimension_id)
+            who = select(entries.c.end_user).select_from(source).where(within, *conditions(query), *of_end_user(query))
+            if await _count(connection, who.limit(query.most_groups + 1)) > query.most_groups:
+                raise TooManyGroups
 
 
 async def _least(connection: AsyncConnection, query: SumsQuery, booked_us: tuple[int, int]) -> int:

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.instants import HOUR_US
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.storage.sums.group_count import refuse_too_many
+from gateway.storage.sums.group_count import refuse_too_many, refuse_too_many_end_users
 from gateway.sums import Dimension, SumsQuery, TooManyGroups
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
@@ -34,6 +34,7 @@ async def fill(engine: AsyncEngine) -> None:
             accepted_at_us=DAYS_US[0] + chance.randrange(8 * 24 * HOUR_US),
             key_id=f"key-{chance.randrange(6)}",
             tags=tuple(chance.sample("xyz", chance.randrange(3))),
+            end_user=chance.choice(("ada", "bob", None)),
         )
         for number in range(60)
     ]
@@ -43,7 +44,10 @@ async def fill(engine: AsyncEngine) -> None:
 async def is_refused(engine: AsyncEngine, query: SumsQuery) -> bool:
     async with engine.connect() as connection:
         try:
-            await refuse_too_many(connection, [query], EVER)
+            if "end_user" in query.by:
+                await refuse_too_many_end_users(connection, [query])
+            else:
+                await refuse_too_many(connection, [query], EVER)
         except TooManyGroups:
             return True
     return False
@@ -68,3 +72,20 @@ async def test_of_local_days_most_are_refused_unread(engine: AsyncEngine) -> Non
     await fill(engine)
     query = SumsQuery(*DAYS_US, ("key", "day"), time_zone="Asia/Kolkata", most_groups=8)
     assert await is_refused(engine, query)
+
+
+async def test_too_many_end_users_are_counted_before_what_they_cost_is_read(engine: AsyncEngine) -> None:
+    await fill(engine)
+    asked: list[tuple[tuple[Dimension, ...], int]] = [
+        (("end_user",), 2),
+        (("end_user", "day"), 2),
+        (("key", "end_user"), 9),
+    ]
+    for by, most in asked:
+        query = SumsQuery(*DAYS_US, by, most_groups=most)
+        assert await is_refused(engine, query) == (most == 2), by
+        with pytest.raises(TooManyGroups):
+            await SqlReports(engine).sums(query)
+    assert not await is_refused(engine, SumsQuery(*DAYS_US, ("end_user",), most_groups=3))
+    assert not await is_refused(engine, SumsQuery(*DAYS_US, ("end_user",), {"end_user": "ada"}, most_groups=1))
+    assert not await is_refused(engine, SumsQuery(DAYS_US[0], DAYS_US[0], ("end_user",), most_groups=0))
