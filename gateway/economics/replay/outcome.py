@@ -17,7 +17,7 @@ class ModelOutcome:
     """How a model answers: tokeniser and verbosity relative to a reference model, and speed.
 
     Speeds of None are unknown and contribute no time. GPU-seconds are zero for hosted models. `cache_writes` says how
-    much of a prompt is charged as written to its cache.
+    much of a prompt is charged as written to its cache, `asked_tier` which service tier its block always asks for.
     """
 
     input_ratio: float = 1.0
@@ -28,6 +28,7 @@ class ModelOutcome:
     gpu_seconds_per_fresh_input_token: float = 0.0
     gpu_seconds_per_output_token: float = 0.0
     cache_writes: CacheWrites = ON_DEMAND
+    asked_tier: str | None = None
 
     def served_instead(self, logged: LoggedRequest, of: "ModelOutcome", cached_tokens: int) -> Served:
         """The logged request as this model would have served it, with `cached_tokens` of its prompt cached."""
@@ -38,12 +39,14 @@ class ModelOutcome:
         if limit is not None and output_tokens > limit:
             output_tokens = max(limit, before.output_tokens)
         cached = min(cached_tokens, input_tokens)
+        of_caller = None if before.service_tier == of.asked_tier else before.service_tier
         return before._replace(
             input_tokens=input_tokens,
             cached_input_tokens=cached,
             cache_write_tokens=self._written(logged, of, input_tokens, cached),
             output_tokens=output_tokens,
             gpu_seconds=self.gpu_seconds(input_tokens, cached, output_tokens),
+            service_tier=self.asked_tier or of_caller,
         )
 
     def _written(self, logged: LoggedRequest, of: "ModelOutcome", input_tokens: int, cached: int) -> int:

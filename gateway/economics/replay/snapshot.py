@@ -76,6 +76,7 @@ def outcomes_with(
             output_ratio,
             candidate.typical_time_to_first_token_seconds,
             cache_writes=candidate.cache_writes,
+            asked_tier=candidate.asked_tier,
         )
         speed = candidate.speed
         if speed is not None:

@@ -98,6 +98,26 @@ def test_a_month_under_other_rules() -> None:
     assert local == PRICE("local", Served(0, 2000, 0, 0, 300, scenario.outcomes["local"].gpu_seconds(2000, 0, 300)))
 
 
+@pytest.mark.parametrize(
+    ("to", "of", "served", "tier"),
+    [
+        ("flex", None, None, "flex"),  # what a block in flex would save at the same provider
+        ("flex", None, "priority", "flex"),  # a block has the last word
+        (None, "flex", "flex", None),  # the other block asked for it, not the caller
+        (None, "flex", "default", "default"),
+        (None, None, "priority", "priority"),
+    ],
+)
+def test_a_move_between_blocks_of_a_provider_is_served_in_the_tier_asked_for_there(
+    to: str | None, of: str | None, served: str | None, tier: str | None
+) -> None:
+    logged = make_logged(0.0)
+    logged = replace(logged, served=logged.served._replace(service_tier=served))
+    moved = ModelOutcome(asked_tier=to).served_instead(logged, ModelOutcome(asked_tier=of), 0)
+    assert moved.service_tier == tier
+    assert outcomes_with([make_candidate("mid", asked_tier=to)])["mid"].asked_tier == to
+
+
 def test_lengths_are_learned_against_the_model_that_most_were_compared_with() -> None:
     pairs = [
         ShadowPair("a", "big", 30, 400, 100, 440, 90),
