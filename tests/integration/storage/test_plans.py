@@ -108,6 +108,18 @@ async def test_few_requests_among_many_are_read_from_their_hours_alone(
     assert sum("SELECT dimensions.id" in sql for sql, _ in asked) <= 2, "scanned once, not for each hour"
 
 
+@pytest.mark.parametrize("before", [None, MANY[0].intent.request_id])
+async def test_the_newest_requests_of_an_end_user_are_not_sorted_among_all_of_theirs(
+    sqlite: AsyncEngine, before: str | None
+) -> None:
+    """An app may call each of its customers the same: a million took 3 s a page."""
+    await SqlLedger(sqlite).insert(MANY)
+    asked = await asked_for(sqlite, SqlEntries(sqlite).find(EntryWanted(end_user="anonymous", before=before, limit=2)))
+    steps = await steps_of(sqlite, asked)
+    assert any("ix_entries_end_user (end_user=? AND " in step for step in steps)
+    assert not any("ORDER BY" in step for step in steps)
+
+
 @pytest.mark.parametrize("by", [("model",), ("day", "model"), ("hour",)])
 async def test_the_sums_of_one_key_are_looked_up_among_those_of_all(
     sqlite: AsyncEngine, by: tuple[Dimension, ...]
