@@ -64,6 +64,14 @@ def with_called_functions(body: bytes) -> bytes:
     return splice(body, {"tools": msgspec.json.encode(tools), "tool_choice": b'"none"'}, members)
 
 
+def without_a_choice_of_none(body: bytes) -> bytes:
+    """Functions that are not to be called may be, as where litellm is told to drop what Bedrock lacks."""
+    members = find_members(body)
+    choice = members.get("tool_choice")
+    is_none = choice is not None and body[choice.start : choice.end] == b'"none"'
+    return splice(body, {"tool_choice": None}, members) if is_none else body
+
+
 def without_nulls(body: bytes) -> bytes:
     """Without the fields that are null, which means at OpenAI that they are not there."""
     members = find_members(body)
@@ -101,6 +109,7 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
         ),
         with_called_functions,
     ),
+    (re.compile(rb"doesn't support tool_choice=none"), without_a_choice_of_none),
     (
         re.compile(rb"'response_format', 'type'\), 'msg': \\*\"Input should be 'text' or 'json_object'\\*\""),
         with_schema_beside_type,
@@ -115,8 +124,8 @@ _MENDS: Final[Sequence[tuple[re.Pattern[bytes], ChatMend]]] = (
 )
 """How DashScope, also in Chinese, and ModelScope refuse to think in an answer that is not streamed, which Qwen3's open
 models do by default; Databricks, LitServe, llama-cpp-python and MiniMax functions without parameters; Anthropic,
-Bedrock and litellm past calls without functions; llama-cpp-python a schema where OpenAI has it; and Infinity,
-llama-cpp-python and mlx_lm.server a field that is null."""
+Bedrock and litellm past calls without functions; litellm in front of Bedrock functions that are not to be called;
+llama-cpp-python a schema where OpenAI has it; and Infinity, llama-cpp-python and mlx_lm.server a field that is null."""
 
 
 def chat_mend_for(refusal: bytes) -> ChatMend | None:

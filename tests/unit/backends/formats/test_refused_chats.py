@@ -9,6 +9,7 @@ from backends.formats.refused_chats import (
     with_called_functions,
     with_parameters,
     with_schema_beside_type,
+    without_a_choice_of_none,
     without_nulls,
     without_thinking_unless_streamed,
 )
@@ -44,6 +45,11 @@ WORDS = [
     (
         "litellm.UnsupportedParamsError: Bedrock doesn't support tool calling without `tools=` param specified.",
         with_called_functions,
+    ),
+    (
+        "litellm.UnsupportedParamsError: Bedrock doesn't support tool_choice=none. To drop it from the call, set "
+        "`litellm.drop_params = True.",
+        without_a_choice_of_none,
     ),
     ("The toolConfig field must be defined when using toolUse and toolResult content blocks.", with_called_functions),
 ]
@@ -101,6 +107,12 @@ def test_a_chat_without_functions_has_those_that_it_called_but_calls_none() -> N
         "{}",
     ):
         assert with_called_functions(unchanged.encode()) == unchanged.encode()
+
+
+def test_only_a_choice_of_none_is_left_out() -> None:
+    assert without_a_choice_of_none(b'{"tools":[7],"tool_choice":"none"}') == b'{"tools":[7]}'
+    for unchanged in (b'{"tools":[7],"tool_choice":"required"}', b'{"tools":[7]}'):
+        assert without_a_choice_of_none(unchanged) == unchanged
 
 
 def test_functions_without_parameters_say_so() -> None:
