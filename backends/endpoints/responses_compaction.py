@@ -24,6 +24,7 @@ ASK: Final = (
 )
 LEAD: Final = "A summary of the conversation so far. Apart from the messages above, it is all that is left of it.\n\n"
 KEPT_ROLES: Final = ("user", "system", "developer")
+_TRIGGER: Final = b'"%b"' % TRIGGER.encode()
 _MARKS: Final = (b'"%b"' % COMPACTION.encode(), b'"%b' % SEALED.encode())
 
 
@@ -53,8 +54,9 @@ def is_own_compaction(item: Mapping[str, object]) -> bool:
 
 
 def has_summary(body: bytes) -> bool:
-    """Whether a compaction of ours may be among the request's items: a search that spares most bodies parsing."""
-    return all(mark in body for mark in _MARKS)
+    """Whether a compaction of ours or a trigger may be among the request's items: a search that spares most bodies
+    parsing."""
+    return all(mark in body for mark in _MARKS) or _TRIGGER in body
 
 
 def body_with_summary(body: bytes) -> bytes:
@@ -65,11 +67,13 @@ def body_with_summary(body: bytes) -> bytes:
         given = OBJECTS.decode(body[place.start : place.end])
     except (NotAnObject, KeyError, msgspec.DecodeError, UnicodeDecodeError):
         return body  # the next reader reports what is wrong
-    items = [decode_object(msgspec.json.encode(item)) or {} for item in given]
-    found = [place for place, item in enumerate(items) if is_own_compaction(item)]
-    if not found:
-        return body
-    last = found[-1]
-    before = [item for item, read in zip(given[:last], items[:last], strict=True) if is_kept_message(read)]
-    summary = {"role": "user", "content": LEAD + unsealed(items[last]["encrypted_content"])}
-    return splice(body, {"input": msgspec.json.encode([*before, summary, *given[last + 1 :]])})
+    items = [(item, decode_object(msgspec.json.encode(item)) or {}) for item in given]
+    left = [one for one in items[:-1] if one[1].get("type") != TRIGGER] + items[-1:]
+    found = [place for place, (_, read) in enumerate(left) if is_own_compaction(read)]
+    made = [item for item, _ in left]
+    if found:
+        last = found[-1]
+        before = [item for item, read in left[:last] if is_kept_message(read)]
+        summary = {"role": "user", "content": LEAD + unsealed(left[last][1]["encrypted_content"])}
+        made = [*before, summary, *made[last + 1 :]]
+    return body if made == given else splice(body, {"input": msgspec.json.encode(made)})

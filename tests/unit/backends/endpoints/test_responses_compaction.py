@@ -99,10 +99,18 @@ def test_a_later_request_has_the_summary_as_a_message_after_what_is_kept() -> No
     assert json.loads(body_with_summary(body(OURS)))["input"] == [summary]
 
 
+def test_a_trigger_of_an_earlier_turn_is_left_out() -> None:
+    """OpenAI takes it only as the last item, and a kept conversation has it where it was."""
+    given = body(USER, TRIGGER, THEIRS, USER, TRIGGER)
+    assert has_summary(given)
+    assert json.loads(body_with_summary(given))["input"] == [USER, THEIRS, USER, TRIGGER]
+
+
 @pytest.mark.parametrize(
     "given",
     [
         body(USER, THEIRS),
+        body(USER, TRIGGER),
         body(USER, {"type": "reasoning", "encrypted_content": OURS["encrypted_content"]}, THEIRS),
         body({**OURS, "encrypted_content": "breakeven:QQ"}),
         b'{"input": "\\"compaction\\" \\"breakeven:"}',
