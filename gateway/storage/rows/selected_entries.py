@@ -1,5 +1,6 @@
 """Reads entries from the database: a query to add conditions to, and its execution."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from sqlalchemy import Select, select
@@ -25,7 +26,17 @@ def entry_select() -> Select[Any]:
 
 async def read_entries(connection: AsyncConnection, query: Select[Any]) -> list[Entry]:
     """Run a query made from `entry_select`, and fetch the attempts in their own table."""
-    rows: list[Row] = [dict(row) for row in (await connection.execute(query)).mappings()]
+    return await _with_attempts(connection, [dict(row) for row in (await connection.execute(query)).mappings()])
+
+
+async def parts_of_entries(connection: AsyncConnection, query: Select[Any]) -> AsyncIterator[list[Entry]]:
+    """The same in small parts, so that requests on this loop proceed in between."""
+    async with connection.stream(query) as result:
+        async for some in result.mappings().partitions(CHUNK):
+            yield await _with_attempts(connection, [dict(row) for row in some])
+
+
+async def _with_attempts(connection: AsyncConnection, rows: list[Row]) -> list[Entry]:
     tries: dict[bytes, list[Row]] = {}
     tried = [row for row in rows if has_attempt_rows(row)]
     for start in range(0, len(tried), CHUNK):

@@ -118,7 +118,7 @@ class SqlReports:
             for cut in split:
                 async for row in cut_sums(connection, whole, cut):
                     groups.add(cut.since_us, row)
-                for at_us, row in await moved_in(connection, whole, cut):
+                async for at_us, row in moved_in(connection, whole, cut):
                     groups.add(at_us, row)
             if timed := [one for one in queries if one.with_latencies]:
                 booked = [span.within(*booked_us) for span in rollups]

@@ -30,7 +30,7 @@ async def add_requests(connection: AsyncConnection, groups: Groups, query: SumsQ
     since_us, until_us = first_us // HOUR_US * HOUR_US, min(query.until_us, last_us + 1)
     if (since_us := max(query.since_us, since_us)) >= until_us:
         return
-    for at_us, row in await moved_in(connection, query, Cut(since_us, until_us)):
+    async for at_us, row in moved_in(connection, query, Cut(since_us, until_us)):
         groups.add(at_us, row)
     for cut in pieces(since_us, until_us, groups.calendar, query.by):
         if cut.until_us <= first_us:  # if a clock was once unset, the books begin in 1970

@@ -1,5 +1,6 @@
 """Corrections as rows with a rollup's columns: those of a partial hour, and those booked after a month was closed."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Subquery, and_, case, exists, func, literal, select
@@ -7,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
 from gateway.pricing.reprice import REASONS
+from gateway.storage.rows.selected_entries import CHUNK
 from gateway.storage.sums.filters import conditions, of_end_user
 from gateway.storage.sums.periods import Cut
 from gateway.storage.sums.rollup import SUMS
@@ -49,7 +51,7 @@ BESIDE_REQUESTS = adjustments.outerjoin(
 )
 
 
-async def corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
+async def corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> AsyncIterator[tuple[int, Totals]]:
     """Corrections within a cut with their times: the request's or, without one, the hour's beginning."""
     at_us = func.coalesce(entries.c.accepted_at_us, _begins_us)
     first, last = cut.since_us // HOUR_US, (cut.until_us - 1) // HOUR_US
@@ -58,12 +60,15 @@ async def corrections(connection: AsyncConnection, query: SumsQuery, cut: Cut) -
     if query.as_of_us is not None:
         wanted.append(adjustments.c.at_us < query.as_of_us)
     figures = [figure.label(name) for name, figure in FIGURES.items()]
-    rows = await connection.execute(
+    found = (
         select(at_us.label("at_us"), *figures, entries.c.end_user, *list(dimensions.columns)[2:])
         .select_from(BESIDE_REQUESTS.join(dimensions, dimensions.c.id == adjustments.c.dimension_id))
         .where(*wanted)
     )
-    return [(row["at_us"], dict(row)) for row in rows.mappings()]
+    async with connection.stream(found) as result:
+        async for some in result.mappings().partitions(CHUNK):
+            for row in some:
+                yield row["at_us"], dict(row)
 
 
 def taken_back(as_of_us: int) -> Subquery:

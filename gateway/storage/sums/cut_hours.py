@@ -1,7 +1,7 @@
 """Partial hours, for periods that begin or end within an hour: their requests and corrections with a rollup's
 columns."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from sqlalchemy import ColumnElement, Subquery, and_, case, exists, func, literal, select
@@ -11,7 +11,7 @@ from gateway.ledger.entry import Entry
 from gateway.storage.rows.dimension import Dimension, dimension_of
 from gateway.storage.rows.entry_rows import FIGURES
 from gateway.storage.rows.paid_parts import paid_parts
-from gateway.storage.rows.selected_entries import entry_select, read_entries
+from gateway.storage.rows.selected_entries import entry_select, parts_of_entries
 from gateway.storage.sums.corrections import Totals, corrections
 from gateway.storage.sums.filters import meets, of_end_user
 from gateway.storage.sums.periods import Cut
@@ -57,16 +57,16 @@ def requests_of(cut: Cut, query: SumsQuery) -> Subquery:
     )
 
 
-async def moved_in(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> list[tuple[int, Totals]]:
+async def moved_in(connection: AsyncConnection, query: SumsQuery, cut: Cut) -> AsyncIterator[tuple[int, Totals]]:
     """What `requests_of` lacks, as (time, row): costs billed elsewhere, which move from one dimension to another, and
     corrections. A correction has its request's time or, without one, the hour's beginning."""
     elsewhere = entry_select().where(*_inside(cut), *of_end_user(query)).where(PAID_ELSEWHERE)
-    moved = [
-        (entry.intent.accepted_at_us, row)
-        for entry in await read_entries(connection, elsewhere)
-        for row in _moves(entry, query)
-    ]
-    return moved + await corrections(connection, query, cut)
+    async for some in parts_of_entries(connection, elsewhere):
+        for entry in some:
+            for row in _moves(entry, query):
+                yield entry.intent.accepted_at_us, row
+    async for at_us, row in corrections(connection, query, cut):
+        yield at_us, row
 
 
 def _moves(entry: Entry, query: SumsQuery) -> Iterator[Totals]:

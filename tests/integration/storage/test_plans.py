@@ -11,12 +11,13 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.economics.rent import RentHistory
 from gateway.instants import DAY_US, HOUR_US
-from gateway.ledger.entry import Entry
+from gateway.ledger.entry import Entry, PaidTo
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.views import CostQuery
 from gateway.storage.database import migrate, open_database
@@ -143,12 +144,13 @@ async def test_the_requests_of_a_cut_hour_are_summed_by_the_database(sqlite: Asy
     assert not any("entries.detail" in sql and "EXISTS" not in sql for sql, _ in asked)
 
 
-@pytest.mark.parametrize("by", [("key",), ()])
+@pytest.mark.parametrize("by", [("key",), (), ("end_user",)])
 async def test_a_report_of_many_rows_lets_requests_in_between(sqlite: AsyncEngine, by: tuple[Dimension, ...]) -> None:
     """However many rows there are, the loop does a bounded amount of work at once, counted in function calls."""
+    elsewhere = replace(failed_attempt(1), paid_to=PaidTo("company", "small", False, 0, 1))
 
     def entry(number: int) -> Entry:
-        return make_entry(number, intent=make_intent(number, key_id=f"key-{number}"))
+        return make_entry(number, intent=make_intent(number, key_id=f"key-{number}"), attempts=(elsewhere,))
 
     query = SumsQuery(0, 2**62, by, with_latencies=True)
     await SqlLedger(sqlite).insert([entry(number) for number in range(300)])
