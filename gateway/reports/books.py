@@ -111,9 +111,10 @@ class Books:
             by_owner: tuple[Dimension, ...] = () if owner is None else (owner,)
             table, total, [owned] = await self._read(asked, by_owner, with_latencies=not query.costs_alone)
         except TooManyGroups as error:
+            whole = "" if "end_user" in by else "; the FOCUS export has no such limit"
             raise InvalidRequest(
                 f"This report would have more than {MOST_ROWS:,} rows. Choose a shorter period, fewer dimensions or a "
-                "filter; the FOCUS export has no such limit.",
+                f"filter{whole}.",
                 param="by",
             ) from error
         then = await self._earlier(asked, query)

@@ -97,8 +97,13 @@ async def test_a_report_of_more_rows_than_anybody_reads_is_refused_in_a_sentence
     monkeypatch.setattr("gateway.reports.books.MOST_ROWS", rows)
     assert len((await month.books.costs(query)).rows) == rows
     monkeypatch.setattr("gateway.reports.books.MOST_ROWS", rows - 1)
-    with pytest.raises(InvalidRequest, match=f"more than {rows - 1:,} rows. Choose a shorter period"):
+    with pytest.raises(
+        InvalidRequest, match=f"more than {rows - 1:,} rows. Choose a shorter period.*; the FOCUS export"
+    ):
         await month.books.costs(query)
+    monkeypatch.setattr("gateway.reports.books.MOST_ROWS", 0)
+    with pytest.raises(InvalidRequest, match=r"fewer dimensions or a filter\.$"):  # FOCUS has no end users
+        await month.books.costs(CostQuery(by="end_user", until=END))
 
 
 async def test_the_focus_export_equals_the_screen_to_the_pico_dollar(month: Month) -> None:
