@@ -1,18 +1,24 @@
 """Deletes old data: individual requests by whole months, stored texts by age; and who an end user was. Sums are kept
 forever."""
 
+import asyncio
 import json
 from dataclasses import asdict, dataclass
+from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.instants import DAY_US
 from gateway.storage.database import RETENTION_LOCK, lock, writing
 from gateway.storage.partitions import Partitions, bodies_before, drop_bodies_before
-from gateway.storage.sql.audit import SqlAuditLog, append_audit
+from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.tables.books import entries
 from gateway.storage.tables.content import request_bodies
+
+PART: Final = 5_000
+PAUSE_SECONDS: Final = 0.1
+"""Between two parts, so that others can write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +37,37 @@ class EndUserForgotten:
     bodies: int
 
 
-async def forget_end_user(engine: AsyncEngine, end_user: str, *, now_us: int, author: str) -> EndUserForgotten:
-    """Their requests stay, and name no end user; what was said in them goes. The audit record does not name them."""
+async def forget_end_user(
+    engine: AsyncEngine, end_user: str, *, now_us: int, author: str, part: int = PART
+) -> EndUserForgotten:
+    """Their requests stay, and name no end user; what was said in them goes. The audit record does not name them.
+
+    It is written first, and the requests are changed `part` at a time: SQLite books nothing while one transaction
+    writes. A run killed midway is explained by its record, and can be repeated.
+    """
     theirs = entries.c.end_user == end_user
+    texts = request_bodies.c.request_id.in_(select(entries.c.request_id).where(theirs))
+    async with engine.connect() as connection:
+        requests = await connection.scalar(select(func.count()).select_from(entries).where(theirs))
+        bodies = await connection.scalar(select(func.count()).select_from(request_bodies).where(texts))
+    forgotten = EndUserForgotten(requests or 0, bodies or 0)
+    if forgotten.requests:
+        detail = json.dumps(asdict(forgotten))
+        await SqlAuditLog(engine).append(
+            at_us=now_us, actor=author, action="end_user.forget", subject="an end user", reason="", detail=detail
+        )
+    while True:
+        if await _forget_part(engine, theirs, part) < part:
+            return forgotten
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _forget_part(engine: AsyncEngine, theirs: ColumnElement[bool], part: int) -> int:
     async with writing(engine) as connection:
-        texts = request_bodies.c.request_id.in_(select(entries.c.request_id).where(theirs))
-        deleted = await connection.execute(request_bodies.delete().where(texts))
-        changed = await connection.execute(entries.update().where(theirs).values(end_user=None))
-        forgotten = EndUserForgotten(changed.rowcount, deleted.rowcount)
-        if forgotten.requests:
-            detail = json.dumps(asdict(forgotten))
-            await append_audit(
-                connection, at_us=now_us, actor=author, action="end_user.forget", subject="an end user", detail=detail
-            )
-    return forgotten
+        found = (await connection.scalars(select(entries.c.request_id).where(theirs).limit(part))).all()
+        await connection.execute(request_bodies.delete().where(request_bodies.c.request_id.in_(found)))
+        await connection.execute(entries.update().where(entries.c.request_id.in_(found)).values(end_user=None))
+    return len(found)
 
 
 async def apply_retention(

@@ -59,15 +59,15 @@ async def test_old_months_and_texts_go_and_the_audit_log_says_so(engine: AsyncEn
 async def test_a_forgotten_end_user_is_in_no_request_and_no_audit_record_and_their_texts_are_gone(
     engine: AsyncEngine,
 ) -> None:
-    intents = [make_intent(n, end_user=f"user {n % 2}") for n in range(4)]
+    intents = [make_intent(n, end_user=f"user {min(n, 1)}") for n in range(4)]
     await SqlLedger(engine).insert([make_entry(n, intent=one) for n, one in enumerate(intents)])
     store = SqlBodies(engine, os.urandom(32))
-    await store.put([Bodies(request_id(number), "key_1", b"prompt", b"answer") for number in (1, 2)])
-    forgotten = await forget_end_user(engine, "user 1", now_us=NOW_US, author="ada")
-    assert forgotten == EndUserForgotten(requests=2, bodies=1)
-    assert [await store.get(request_id(n)) is not None for n in (1, 2)] == [False, True]
+    await store.put([Bodies(request_id(number), "key_1", b"prompt", b"answer") for number in (0, 1)])
+    forgotten = await forget_end_user(engine, "user 1", now_us=NOW_US, author="ada", part=2)
+    assert forgotten == EndUserForgotten(requests=3, bodies=1)
+    assert [await store.get(request_id(n)) is not None for n in (0, 1)] == [True, False]
     rows = await SqlReports(engine).sums(SumsQuery(0, NOW_US, ("end_user",)))
-    assert [(row.group["end_user"], row.requests) for row in rows] == [(None, 2), ("user 0", 2)]
+    assert [(row.group["end_user"], row.requests) for row in rows] == [(None, 3), ("user 0", 1)]
     [record] = await SqlAuditLog(engine).page(before=None, limit=10)
     assert (record.action, "user 1" in str(record)) == ("end_user.forget", False)
     assert await forget_end_user(engine, "user 1", now_us=NOW_US, author="ada") == EndUserForgotten(0, 0)
