@@ -117,6 +117,10 @@ def _refused_field(refusal: UpstreamRejected) -> str | None:
 
 _UNPAIRED: Final = re.compile(rb"no tool (?:output|call) found for", re.IGNORECASE)
 """How OpenAI rejects a call without a result, or a result without its call, in a response."""
+Mends = Mapping[re.Pattern[bytes], Callable[[bytes], bytes]]
+"""How a response's body is changed, by the words of a refusal."""
+_PAIRING: Final[Mends] = {_UNPAIRED: with_every_output_of}
+_MENDS: Final[Mends] = {_NO_PAST: without_past_reasoning, **_PAIRING}
 
 
 class OpenAICompatibleBackend(HttpBackend):
@@ -199,7 +203,7 @@ class OpenAICompatibleBackend(HttpBackend):
             translate_error=in_openai_shape,
         )
         try:
-            return await self._exchange_paired(call, exchange)
+            return await self._exchange_mended(call, exchange, _PAIRING)
         except UpstreamRejected as refusal:
             if tells_summary and _refused_field(refusal) == "reasoning.summary":
                 self._tell_no_summary.put(call.upstream_model, True)
@@ -242,27 +246,22 @@ class OpenAICompatibleBackend(HttpBackend):
             true_status=google_status if self._dialect.says_400_of_keys else as_it_is,
         )
         if is_native:
-            return await self._exchange_response(call, exchange)
+            return await self._exchange_mended(call, exchange, _MENDS)
         return await self._chats.exchange(call, exchange)
 
-    async def _exchange_response(self, call: Call, exchange: Exchange) -> Reply:
-        try:
-            return await self._exchange_paired(call, exchange)
-        except UpstreamRejected as refusal:
-            kept = without_past_reasoning(exchange.body) if _NO_PAST.search(refusal.body) else exchange.body
-            if kept == exchange.body:
-                raise
-        return await self._exchange_paired(call, replace_fields(exchange, body=kept))
-
-    async def _exchange_paired(self, call: Call, exchange: Exchange) -> Reply:
-        """Asks again with a result for each call, and no other results, where its provider misses one."""
-        try:
-            return await self._exchange_tuned(call, exchange)
-        except UpstreamRejected as refusal:
-            mended = with_every_output_of(exchange.body) if _UNPAIRED.search(refusal.body) else exchange.body
-            if mended == exchange.body:
-                raise
-        return await self._exchange_tuned(call, replace_fields(exchange, body=mended))
+    async def _exchange_mended(self, call: Call, exchange: Exchange, mends: Mends) -> Reply:
+        """Asks again with each mend that the refusal calls for, once: without the reasoning of earlier turns; with a
+        result for each call, and no other results."""
+        left = dict(mends)
+        while True:
+            try:
+                return await self._exchange_tuned(call, exchange)
+            except UpstreamRejected as refusal:
+                refused = next((words for words in left if words.search(refusal.body)), None)
+                mended = exchange.body if refused is None else left.pop(refused)(exchange.body)
+                if mended == exchange.body:
+                    raise
+            exchange = replace_fields(exchange, body=mended)
 
     async def _exchange_tuned(self, call: Call, exchange: Exchange) -> Reply:
         """Asks again for a response without the fields that a deployment refuses, if they only tune it, and for later
