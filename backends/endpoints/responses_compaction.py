@@ -60,8 +60,8 @@ def has_summary(body: bytes) -> bool:
 
 
 def body_with_summary(body: bytes) -> bytes:
-    """The request with the last compaction of ours as a message, after those messages of the compacted conversation
-    that are kept. The same bytes if there is none."""
+    """The request without the triggers of earlier turns, and with the last compaction of ours as a message, after those
+    messages of the compacted conversation that are kept. The same bytes if it has neither."""
     try:
         place = find_members(body)["input"]
         given = OBJECTS.decode(body[place.start : place.end])
