@@ -37,7 +37,7 @@ def asks_compaction(asked: Mapping[str, object]) -> bool:
 
 def is_for_compaction(body: bytes) -> bool:
     """The same of a request's body."""
-    return TRIGGER.encode() in body and asks_compaction(decode_object(body) or {})
+    return _TRIGGER in body and asks_compaction(decode_object(body) or {})
 
 
 def compaction_item(response_id: str, summary: str) -> Fields:

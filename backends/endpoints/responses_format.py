@@ -132,8 +132,7 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
     answer: list[Fields] = []
     thought = ""
     waiting: dict[str | None, set[tuple[str | None, ...]]] = {}
-    items = list_of(given, "input")
-    for place, item in enumerate(items):
+    for place, item in enumerate(list_of(given, "input")):
         where = f"input[{place}]"
         fields = object_of(item, where)
         kind = fields.get("type") or ("message" if "role" in fields else "item_reference")
@@ -141,8 +140,6 @@ def _messages(fields: Fields, tools: Tools) -> Iterator[Fields]:
             thought = thought_of(fields)
             continue
         if kind == OFFER or is_our_reasoning(fields):  # a reference to reasoning that we did not store
-            continue
-        if kind == TRIGGER and item is not items[-1]:  # what it asked for follows, or failed
             continue
         call_id, said = text_of(fields, "call_id"), tuple(text_of(fields, name) for name in _SAID)
         if kind in CALLS and said in waiting.get(call_id, ()):

@@ -89,12 +89,15 @@ async def test_a_trigger_compacts_in_a_stream_and_its_response_can_be_continued(
     async with compacting(SUMMARY, Outcome()) as (rig, client):
         asked: Any = [*ITEMS, {"type": "compaction_trigger"}]
         events = [event async for event in await client.responses.create(model="a", input=asked, stream=True)]
-        response = events[-1].response  # type: ignore[union-attr]
-        assert [item.type for item in response.output] == ["compaction"]
-        await client.responses.create(model="a", input="When?", previous_response_id=response.id)
+        end = events[-1]
+        assert end.type == "response.completed"
+        assert [item.type for item in end.response.output] == ["compaction"]
+        await client.responses.create(model="a", input="When?", previous_response_id=end.response.id)
         assert [item["content"] for item in sent(rig)["messages"]] == [
             "Be brief.", "Sail.", "Norway.", LEAD + "To Norway.", "When?",
         ]  # fmt: skip
+        await client.responses.create(model="a", input=[*asked, ITEMS[1]])
+        assert ASK not in [item["content"] for item in sent(rig)["messages"]], "an earlier turn asked for it, in vain"
 
 
 @pytest.mark.parametrize("outcome", [Outcome(pieces=()), Outcome(finish_reason="length")])

@@ -46,10 +46,6 @@ def test_a_summary_is_asked_for_with_the_tools_of_the_conversation_but_without_c
     assert "tool_choice" not in chat(USER, TRIGGER), "many servers refuse it without tools"
 
 
-def test_what_was_asked_for_earlier_is_not_asked_again() -> None:
-    assert chat(USER, TRIGGER, USER)["messages"] == [USER, USER]
-
-
 @pytest.mark.parametrize("is_stream", [False, True])
 async def test_the_answer_is_one_item_with_the_summary(is_stream: bool) -> None:
     backend = TranslatingBackend(ScriptedBackend("one", follow([Outcome()])))
