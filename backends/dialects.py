@@ -27,8 +27,9 @@ class Dialect:
     `call_id` maps a tool call's id to one that it accepts; None if it accepts any.
     `takes_developer`: it knows the role `developer`; others get `system`, which OpenAI treats the same.
     `efforts` maps a `reasoning_effort` that it rejects to the nearest it accepts; `refuses_effort`: it rejects any for
-    a model that does not reason; `lacks_reasoning`: it knows no `reasoning` in chats, as OpenRouter has it beside the
-    effort. `models_think`: its models are OpenAI's, with the limits in formats/sampling.py.
+    a model that does not reason; `says_by_effort` are other fields about reasoning that it does not know: OpenRouter's
+    `reasoning`, and the `thinking` of DeepSeek, Moonshot and Z.ai. `models_think`: its models are OpenAI's, with the
+    limits in formats/sampling.py.
     `thinkers_lack` are further fields to remove if the model reasons; `names_users_alone`: it rejects `name` on
     messages other than users'. `continues_messages`: an answer may continue the last message. `instructs_once`: its
     responses refuse `instructions` where they continue another. `thinks_in_parts`: its answers' reasoning is among the
@@ -57,7 +58,7 @@ class Dialect:
     takes_developer: bool = False
     efforts: Mapping[str, str] = field(default_factory=dict[str, str])
     refuses_effort: bool = False
-    lacks_reasoning: bool = False
+    says_by_effort: tuple[str, ...] = ()
     models_think: bool = False
     thinkers_lack: frozenset[str] = frozenset()
     names_users_alone: bool = False
@@ -71,6 +72,7 @@ class Dialect:
 PLAIN: Final = Dialect()
 
 _OPENAI_ALONE: Final = frozenset({"prompt_cache_options", "prompt_cache_retention", "safety_identifier", "verbosity"})
+ABOUT_REASONING: Final = ("reasoning", "thinking")
 _OPENROUTERS: Final = frozenset({"usage"})
 """`{"include": true}`, which its clients send, asks for what every answer has."""
 ENGINE_THOUGHTS: Final = ("reasoning", "reasoning_content")
@@ -92,7 +94,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         call_id=for_openai,
         takes_developer=True,
         models_think=True,
-        lacks_reasoning=True,
+        says_by_effort=ABOUT_REASONING,
     ),
     "cerebras": Dialect(
         lacks=_OPENAI_ALONE | _OPENROUTERS | {"metadata", "store"},
@@ -101,7 +103,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         refuses_cache_marks=True,
         takes_developer=True,
         efforts=_FROM_LOW_TO_HIGH,
-        lacks_reasoning=True,
+        says_by_effort=ABOUT_REASONING,
     ),
     "deepseek": Dialect(
         renames=_OLDER_LIMIT, thoughts=("reasoning_content",), needs_thoughts=True, thinks_unforced=True
@@ -115,7 +117,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         needs_signatures=True,
         needs_opening=True,
         stops_at_calls=True,
-        lacks_reasoning=True,
+        says_by_effort=ABOUT_REASONING,
     ),
     "groq": Dialect(
         lacks=_OPENAI_ALONE
@@ -127,7 +129,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         takes_developer=True,
         efforts=_FROM_LOW_TO_HIGH,
         refuses_effort=True,
-        lacks_reasoning=True,
+        says_by_effort=ABOUT_REASONING,
     ),
     "mistral": Dialect(
         renames={**_OLDER_LIMIT, "seed": "random_seed"},
@@ -140,7 +142,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         needs_answers=True,
         refuses_effort=True,
         thinks_in_parts=True,
-        lacks_reasoning=True,
+        says_by_effort=ABOUT_REASONING,
     ),
     "moonshot": Dialect(
         thoughts=("reasoning_content",),
@@ -155,7 +157,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         call_lacks=_SIGNED,
         refuses_cache_marks=True,
         efforts=_FROM_LOW_TO_HIGH,
-        lacks_reasoning=True,
+        says_by_effort=ABOUT_REASONING,
     ),
     "openrouter": Dialect(
         withheld=frozenset({"models", "preset", "route"}), takes_cache_marks=True, stops_at_calls=True

@@ -5,14 +5,14 @@ Knows no adapter: its constructor is told what the wrapped backend serves native
 """
 
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Final, cast
 
 import msgspec
 
 from backends.chat_counts import CountsChats
-from backends.dialects import PLAIN, Dialect
+from backends.dialects import ABOUT_REASONING, PLAIN, Dialect
 from backends.endpoints.content_errors import content_error_from
 from backends.endpoints.content_events import ContentEventWriter, ContentHead, content_from_answer
 from backends.endpoints.content_format import ContentAsked, chat_from_content, request_to_count
@@ -30,7 +30,7 @@ from backends.endpoints.responses_format import chat_body_from_responses, is_tak
 from backends.endpoints.responses_items import ResponseHead
 from backends.endpoints.tool_call_deltas import EndlessAnswer
 from backends.errors import StreamBroken, UpstreamRejected
-from backends.formats.efforts import REASONING, with_effort_alone
+from backends.formats.efforts import with_effort_alone
 from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
 from backends.formats.responses import leans_on_kept
@@ -53,8 +53,11 @@ from backends.usage import Usage
 
 LONGEST_STREAM_BYTES: Final = 256 << 20
 """Of the chat's stream: enough for a hundred thousand tokens with twenty logprobs each."""
-_OTHER_FORMATS: Final = frozenset[Operation]({"messages", "generate_content"})
-"""Native where chats are translated."""
+_SAID_BY_EFFORT: Final[Mapping[Operation, tuple[str, ...]]] = {
+    "messages": ("reasoning",),
+    "generate_content": ABOUT_REASONING,
+}
+"""What becomes an effort where chats are translated to such a format: Anthropic's has a `thinking` of its own."""
 Write = Callable[[Chunk], bytes]
 """A chunk's payload in the other format."""
 WriteError = Callable[[UpstreamRejected], bytes]
@@ -79,7 +82,8 @@ class TranslatingBackend:
         self._native = native
         self._dialect = dialect
         self._now = now
-        self._lacks_reasoning = dialect.lacks_reasoning or not _OTHER_FORMATS.isdisjoint(native)
+        other_formats = (names for operation, names in _SAID_BY_EFFORT.items() if operation in native)
+        self._said_by_effort = next(other_formats, dialect.says_by_effort)
         self._take_functions = Learned[OfTools | None, bool]()
         self._taken_as_chats = Learned[OfTools | None, bool]()
 
@@ -95,8 +99,8 @@ class TranslatingBackend:
         operation = call.operation
         if operation == "responses":
             return await (self._open_own_response if operation in self._native else self._open_response)(call)
-        if operation == "chat.completions" and self._lacks_reasoning and REASONING in call.body:
-            call = msgspec.structs.replace(call, body=with_effort_alone(call.body))
+        if operation == "chat.completions" and self._said_by_effort:
+            call = msgspec.structs.replace(call, body=with_effort_alone(call.body, self._said_by_effort))
         if operation == "chat.completions" and not self._dialect.models_think and may_need_functions(call.body):
             return await self._open_chat_of_custom_tools(call)
         if operation == "messages" and operation not in self._native:

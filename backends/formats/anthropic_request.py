@@ -39,6 +39,8 @@ _EFFORTS: Final[Mapping[str, str]] = {
     "max": "max",
 }
 _THINKING_TYPES: Final = ("adaptive", "disabled", "between_tools")
+_OTHERS_THINKING: Final = frozenset({"clear_thinking", "keep"})
+"""What Z.ai's and Moonshot's `thinking` says about earlier turns, and Anthropic refuses."""
 _SUMMARISED: Final[Fields] = {"type": "adaptive", "display": "summarized"}
 _SERVICE_TIERS: Final[Mapping[str, str]] = {"auto": "auto", "default": "standard_only"}
 _JSON_ONLY: Final = "Answer with one JSON object and nothing else."
@@ -96,13 +98,18 @@ def _user(fields: Fields) -> str | None:
 def _thinking(view: ChatView) -> Fields | None:
     """Newer models choose their own budget, and show their reasoning only on request; a chat with an effort counts as
     one. Not with a forced tool: some models reject thinking then."""
-    asked = view.fields.get("thinking")
-    if isinstance(asked, dict):
-        fields = cast(Fields, asked)
+    fields = _asked_thinking(view)
+    if fields is not None:
         if fields.get("type") != "enabled" or _is_forced(view):
             return fields if fields.get("type") in _thinking_types(view) else None
         return _SUMMARISED | {name: value for name, value in fields.items() if name not in ("type", "budget_tokens")}
     return None if text_of(view.fields, "reasoning_effort") in (None, "none") or _is_forced(view) else _SUMMARISED
+
+
+def _asked_thinking(view: ChatView) -> Fields | None:
+    asked = view.fields.get("thinking")
+    fields = cast(Fields, asked) if isinstance(asked, dict) else None
+    return None if fields is None else {name: value for name, value in fields.items() if name not in _OTHERS_THINKING}
 
 
 def _thinking_types(view: ChatView) -> tuple[str, ...]:
@@ -117,13 +124,12 @@ def _thinking_of_older(view: ChatView, model: str, last: Fields) -> Fields | Non
     """`thinking` in Anthropic's own form only: others' `enabled` has no budget, which Anthropic requires. A budget goes
     with no forced tool, no prefill and no limit as small, and a tool result must follow signed thinking, which no chat
     carries: none is sent in the middle of tool calls. An effort asks for it too."""
-    asked = view.fields.get("thinking")
+    fields = _asked_thinking(view)
     effort = text_of(view.fields, "reasoning_effort")
-    if asked is None and effort and last["role"] != "assistant":
-        asked = claude_thinking(model, effort, view.max_output_tokens, has_tools=bool(view.tools))
-    if not isinstance(asked, dict):
+    if view.fields.get("thinking") is None and effort and last["role"] != "assistant":
+        fields = claude_thinking(model, effort, view.max_output_tokens, has_tools=bool(view.tools))
+    if fields is None:
         return None
-    fields = cast(Fields, asked)
     if fields.get("type") != "enabled":
         return fields if fields.get("type") in _thinking_types(view) else None
     is_amid_calls = any(block["type"] == "tool_result" for block in cast(list[Fields], last["content"]))

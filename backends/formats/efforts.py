@@ -2,7 +2,7 @@
 `medium` and `low`, older vLLM no `minimal`, and Claude Code asks for `high` with each request. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -12,7 +12,6 @@ from backends.formats.json_objects import decode_object, integer, text_of, witho
 from backends.formats.json_splice import NotAnObject, find_members, splice
 
 EFFORT: Final = b'"reasoning_effort"'
-REASONING: Final = b'"reasoning"'
 _REFUSED: Final = re.compile(rb"reasoning[_. ]?effort", re.IGNORECASE)
 _LIST: Final = re.compile(rb"supported|allowed|available|valid|(?:must|should) be|one of", re.IGNORECASE)
 _BUDGETS: Final = ((1_024, "low"), (8_192, "medium"))
@@ -32,33 +31,37 @@ def effort_of_budget(tokens: int) -> str:
     return next((effort for most, effort in _BUDGETS if tokens <= most), "high")
 
 
-def with_effort_alone(body: bytes) -> bytes:
-    """A chat in which OpenRouter's `reasoning` is a `reasoning_effort`, unless it has one; the same bytes if it has no
-    `reasoning`."""
+def with_effort_alone(body: bytes, names: Sequence[str]) -> bytes:
+    """A chat in which `reasoning`, as OpenRouter has it, or `thinking`, as DeepSeek, Moonshot and Z.ai have it, is a
+    `reasoning_effort`, unless it has one; the same bytes if it has none of these `names`."""
+    if not any(b'"%b"' % name.encode() in body for name in names):
+        return body
     try:
         members = find_members(body)
-        said = members.get("reasoning")
-        asked = None if said is None else decode_object(body[said.start : said.end])
     except NotAnObject:  # the next reader reports what is wrong
         return body
-    if asked is None:
+    said = {name: decode_object(body[at.start : at.end]) for name in names if (at := members.get(name))}
+    asked = {name: fields for name, fields in said.items() if fields is not None}
+    if not asked:
         return body
-    edits: dict[str, bytes | None] = {"reasoning": None}
+    edits: dict[str, bytes | None] = dict.fromkeys(asked)
+    effort = next(filter(None, map(_effort_in, asked.values())), None)
     told = members.get("reasoning_effort")
-    if (effort := _effort_in(asked)) and (told is None or body[told.start : told.end] == b"null"):
+    if effort and (told is None or body[told.start : told.end] == b"null"):
         edits["reasoning_effort"] = msgspec.json.encode(effort)
     return splice(body, edits, members)
 
 
-def _effort_in(reasoning: Mapping[str, object]) -> str | None:
+def _effort_in(asked: Mapping[str, object]) -> str | None:
     """https://openrouter.ai/docs/use-cases/reasoning-tokens: an effort, a budget, or just that it thinks, or not."""
-    if reasoning.get("enabled") is False:
+    kind = text_of(asked, "type")
+    if asked.get("enabled") is False or kind == "disabled":
         return "none"
-    if (effort := text_of(reasoning, "effort")) in EFFORTS:
+    if (effort := text_of(asked, "effort")) in EFFORTS:
         return effort
-    if budget := integer(reasoning, "max_tokens"):
+    if budget := integer(asked, "max_tokens") or integer(asked, "budget_tokens"):
         return effort_of_budget(budget)
-    return "medium" if reasoning.get("enabled") is True else None
+    return "medium" if asked.get("enabled") is True or kind == "enabled" else None
 
 
 def offered_effort(asked: str, refusal: bytes) -> str | None:

@@ -149,7 +149,7 @@ def _add_block(table: BackendTable, name: str, block: BackendSettings, environ: 
             is_engine=block.health_from != "models",
             asked_tier=tier_asked(block.litellm or {}),
         ),
-        dialect if block.litellm is None else replace(dialect, takes_cache_marks=True, lacks_reasoning=True),
+        dialect if block.litellm is None else replace(dialect, takes_cache_marks=True, says_by_effort=("reasoning",)),
         drains=block.on_disconnect == "drain",
         native=_native_to_block(block),
     )

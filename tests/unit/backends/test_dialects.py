@@ -11,6 +11,8 @@ from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "translation.md"
+REASONING: dict[str, object] = {"reasoning": {"effort": "low"}}
+THINKING: dict[str, object] = {"thinking": {"type": "disabled"}}
 HEAD = "| provider | sent instead | left out | left out of messages |"
 
 
@@ -27,7 +29,7 @@ def listed(names: frozenset[str]) -> str:
 def told(dialect: Dialect) -> str:
     """The dialect's replacements as in the table: names, efforts, the developer role."""
     said = {f"`{theirs}`": f"`{ours}`" for theirs, ours in dialect.renames.items()}
-    said |= {"`reasoning`": "`reasoning_effort`"} if dialect.lacks_reasoning else {}
+    said |= {f"`{theirs}`": "`reasoning_effort`" for theirs in dialect.says_by_effort}
     said |= {f"an effort of `{theirs}`": f"`{ours}`" for theirs, ours in dialect.efforts.items()}
     return ", ".join(
         [f"{ours} for {theirs}" for theirs, ours in said.items()] + ["`developer`"] * dialect.takes_developer
@@ -76,21 +78,26 @@ def test_who_refuses_stream_options_is_never_sent_any() -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "native", "effort"),
+    ("provider", "native", "asked", "effort"),
     [
-        ("openai", ("responses",), "low"),
-        ("", ("messages",), "low"),
-        ("", ("generate_content",), "low"),
-        ("openrouter", (), None),
-        ("", (), None),
+        ("openai", ("responses",), REASONING, "low"),
+        ("openai", ("responses",), THINKING, "none"),
+        ("", ("messages",), REASONING, "low"),
+        ("", ("messages",), THINKING, None),
+        ("", ("generate_content",), REASONING, "low"),
+        ("", ("generate_content",), THINKING, "none"),
+        ("openrouter", (), REASONING, None),
+        ("deepseek", (), THINKING, None),
+        ("", (), REASONING, None),
     ],
 )
-async def test_openrouters_reasoning_is_an_effort_where_it_is_not_known(
-    provider: str, native: tuple[Operation, ...], effort: str | None
+async def test_what_others_say_about_reasoning_is_an_effort_where_it_is_not_known(
+    provider: str, native: tuple[Operation, ...], asked: dict[str, object], effort: str | None
 ) -> None:
     inner = ScriptedBackend("one", follow([Outcome()]), keeps_calls=True)
     backend = TranslatingBackend(inner, native=native, dialect=dialect_of(provider))
-    body = json.dumps({"messages": [], "reasoning": {"effort": "low"}}).encode()
+    body = json.dumps({"messages": []} | asked).encode()
     await (await backend.open(Call("chat.completions", "m", body, False, "r-1"))).aclose()
     sent = json.loads(inner.calls[0].body)
-    assert (sent.get("reasoning_effort"), "reasoning" in sent) == (effort, effort is None)
+    assert sent.get("reasoning_effort") == effort
+    assert sent.keys().isdisjoint(asked) == (effort is not None)

@@ -9,12 +9,14 @@ from anthropic.types.beta.message_create_params import MessageCreateParamsBase
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
+from backends.dialects import ABOUT_REASONING
 from backends.endpoints.content_format import chat_from_content
 from backends.endpoints.custom_calls import with_functions
 from backends.endpoints.messages_format import chat_body_from_messages
 from backends.errors import UpstreamRejected
 from backends.formats.anthropic_request import build_messages_body
 from backends.formats.chat_view import parse_chat
+from backends.formats.efforts import with_effort_alone
 from backends.formats.gemini import build_content_body
 from backends.formats.responses_request import build_response_body
 from backends.protocol import Call
@@ -121,6 +123,8 @@ def rows() -> list[tuple[str, str, str]]:
 
 def translate(kind: str, body: Json) -> object:
     raw = json.dumps(body).encode()
+    if kind != "anthropic":  # which has a `thinking` of its own
+        raw = with_effort_alone(raw, ABOUT_REASONING)
     call = Call("chat.completions", "m", raw, False, "r-1")
     if kind == "responses":
         return json.loads(build_response_body(call, backend="b", models_think=True))

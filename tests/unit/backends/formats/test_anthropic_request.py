@@ -76,6 +76,7 @@ FIELDS: list[tuple[Json, Json]] = [
     ({"user": "u", "safety_identifier": "s"}, {"metadata": {"user_id": "s"}}),
     ({"thinking": {"type": "adaptive"}}, BY_ITSELF),
     ({"thinking": {"type": "enabled"}}, {}),
+    ({"thinking": {"type": "adaptive", "keep": "all"}}, BY_ITSELF),
     ({"thinking": True}, {}),
 ]
 
@@ -303,6 +304,8 @@ SUMMARISED: Json = {"type": "adaptive", "display": "summarized"}
         ({"type": "enabled", "budget_tokens": 2048, "display": "omitted"}, SUMMARISED | {"display": "omitted"}),
         ({"type": "adaptive"}, {"type": "adaptive"}),
         ({"type": "disabled"}, {"type": "disabled"}),
+        ({"type": "enabled", "keep": "all"}, SUMMARISED),
+        ({"type": "disabled", "clear_thinking": False}, {"type": "disabled"}),
     ],
 )
 def test_newer_models_set_their_own_budget_for_thinking(asked: Json, told: Json) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from backends.dialects import ABOUT_REASONING
 from backends.formats.efforts import effort_of, offered_effort, with_effort, with_effort_alone
 
 QWEN = "Unexpected reasoning effort {}. Supported types are xhigh (default), medium, and low."
@@ -51,15 +52,23 @@ def test_the_rest_of_the_body_keeps_its_bytes() -> None:
         (b'"reasoning":{"enabled":false,"effort":"high"}', b',"reasoning_effort":"none"'),
         (b'"reasoning":{"effort":"odd"}', b""),
         (b'"reasoning":{}', b""),
+        (b'"thinking":{"type":"disabled"}', b',"reasoning_effort":"none"'),
+        (b'"thinking":{"type":"enabled","clear_thinking":false}', b',"reasoning_effort":"medium"'),
+        (b'"thinking":{"type":"enabled"},"reasoning_effort":"max"', b',"reasoning_effort":"max"'),
+        (b'"thinking":{"type":"enabled","budget_tokens":9000}', b',"reasoning_effort":"high"'),
+        (b'"thinking":{"type":"adaptive"},"reasoning":{"effort":"odd"}', b""),
     ],
 )
-def test_openrouters_reasoning_is_an_effort(given: bytes, told: bytes) -> None:
-    assert with_effort_alone(b'{"x":1.50,%b}' % given) == b'{"x":1.50%b}' % told
+def test_what_others_say_about_reasoning_is_an_effort(given: bytes, told: bytes) -> None:
+    assert with_effort_alone(b'{"x":1.50,%b}' % given, ABOUT_REASONING) == b'{"x":1.50%b}' % told
 
 
 @pytest.mark.parametrize(
     "body",
-    [b'{"messages":[{"reasoning":"hm"}]}', b'{"reasoning":"hm"}', b'{"reasoning":{},"reasoning":{}}', b'["reasoning"]'],
+    [
+        *(b'{"messages":[{"reasoning":"hm"}]}', b'{"reasoning":"hm"}', b'{"reasoning":{},"reasoning":{}}'),
+        *(b'["reasoning"]', b'{"thinking":true}', b"{}"),
+    ],
 )
-def test_what_is_no_reasoning_of_openrouters_stays(body: bytes) -> None:
-    assert with_effort_alone(body) == body
+def test_what_says_nothing_of_it_in_their_form_stays(body: bytes) -> None:
+    assert with_effort_alone(body, ABOUT_REASONING) == body
