@@ -33,6 +33,7 @@ from backends.formats.usage_wire import (
     tier_with_surcharges,
     token_count,
     unknown_lifetime,
+    usage_in,
 )
 from backends.http.errors import TOO_LONG, error_from_event, is_too_long, no_answer
 from backends.http.stream_reader import MOST_CALLS, StreamReader
@@ -62,9 +63,11 @@ _READ: Final = (
     *_OF_INPUT,
     "cost",
     "cost_details",
+    "gateway_cost",
     "inference_geo",
     "is_byok",
     "iterations",
+    "market_cost",
     "output_tokens",
     "output_tokens_details",
     "server_tool_use",
@@ -182,7 +185,7 @@ def read_message(body: bytes, *, backend: str, created: int) -> Chunk:
             arguments = msgspec.json.encode(block.get("input") or {}).decode()
             answer.add_tool_call(str(block.get("id")), str(block.get("name")), arguments)
     answer.finish_reason = FINISH_REASONS.get(str(document.get("stop_reason")), "stop")
-    counted, answer.is_usage_malformed = believable_usage(document.get("usage"))
+    counted, answer.is_usage_malformed = believable_usage(usage_in(document))
     answer.usage = billed(counted, document.get("stop_reason"), has_output=bool(document["content"]))
     return answer.chunk()
 
@@ -191,7 +194,7 @@ def not_a_message(document: Fields, body: bytes, *, backend: str) -> BackendErro
     """The error for a 200 without a message: the provider's own error, or an unreadable answer."""
     if document.get("type") == "error" or document.get("error") is not None:
         return error_from_event(document.get("error"), backend=backend, is_started=False)
-    usage, _ = believable_usage(document.get("usage"))
+    usage, _ = believable_usage(usage_in(document))
     return no_answer(f"{backend} answered with something that is not a message", body, usage=usage)
 
 
@@ -244,7 +247,7 @@ class AnthropicStreamReader(StreamReader):
             self._has_output = True
             return self._block_start(event, part_of(event, "content_block"))
         if kind == "message_delta":
-            note_usage(self._usage, event.get("usage"))
+            note_usage(self._usage, usage_in(event))
             self._has_usage = self._has_usage or event.get("usage") is not None
             reason = part_of(event, "delta").get("stop_reason")
             self._stop_reason = reason or self._stop_reason

@@ -13,6 +13,7 @@ from backends.formats.anthropic import (
     note_usage,
 )
 from backends.formats.json_objects import Fields, decode_object, part_of
+from backends.formats.usage_wire import usage_in
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
 
@@ -24,7 +25,7 @@ def read_native_message(body: bytes, *, backend: str) -> Chunk:
     document = decode_object(body)
     if document is None or document.get("type") == "error" or not isinstance(document.get("content"), list):
         raise not_a_message(document or {}, body, backend=backend)
-    usage, is_malformed = believable_usage(document.get("usage"))
+    usage, is_malformed = believable_usage(usage_in(document))
     blocks = cast(list[object], document["content"])
     reason = document.get("stop_reason")
     return Chunk(
@@ -76,7 +77,7 @@ class NativeMessagesReader(StreamReader):
             so_far, _ = believable_usage(self._usage or None)
             return Chunk(payload, usage_so_far=so_far)
         if kind == "message_delta":
-            note_usage(self._usage, event.get("usage"))
+            note_usage(self._usage, usage_in(event))
             is_counted = event.get("usage") is not None  # at the start its output had only begun
             usage, is_malformed = believable_usage(self._usage if is_counted else None)
             delta = event.get("delta")

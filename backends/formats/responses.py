@@ -16,7 +16,7 @@ from backends.formats.hosted_tools import calls_of_response
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import is_our_reasoning
-from backends.formats.usage_wire import believable, parse_openai_usage
+from backends.formats.usage_wire import believable, parse_openai_usage, usage_in
 from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
 from backends.protocol import Chunk
@@ -181,7 +181,7 @@ def _has_calls(response: Mapping[str, object]) -> bool:
 def usage_of(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
     """(what a response consumed, whether it says so in a way that cannot be believed)."""
     parse = partial(parse_openai_usage, service_tier=response.get("service_tier"))
-    usage, is_malformed = believable(parse, response.get("usage"))
+    usage, is_malformed = believable(parse, usage_in(response))
     if usage is None:
         return None, is_malformed
     calls = calls_of_response(response)

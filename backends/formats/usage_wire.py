@@ -24,15 +24,16 @@ Rules that differ between providers, each found by the fields themselves and nev
   hosted_tools.py.
 * What is charged, tools included, is in xAI's `cost_in_usd_ticks`, ten billionths of a dollar, which is all that its
   images report; in the `total_cost` of Perplexity's `cost`, known by its `currency`; in the `gateway_cost` of Vercel's
-  gateway, which is its `cost` and its surcharges; and in OpenRouter's `cost`, known by its `is_byok`. With the caller's
-  own key at the provider, OpenRouter's is its fee, and the provider's price is beside it; Vercel's `cost` is 0 then,
-  and its `market_cost` is not. Other servers' `cost` is their estimate.
+  gateway, which is its `cost` and its surcharges, and beside the usage of messages and responses; and in OpenRouter's
+  `cost`, known by its `is_byok`. With the caller's own key at the provider, OpenRouter's is its fee, and the provider's
+  price is beside it; Vercel's `cost` is 0 then, and its `market_cost` is not. Other servers' `cost` is their estimate.
 """
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Final, TypeVar, cast
 
+from backends.formats.json_objects import part_of
 from backends.usage import EngineTimings, Usage
 
 MAX_TOKENS: Final = 10**9
@@ -43,6 +44,8 @@ _MOST_DOLLARS: Final = 10_000
 _PICO_PER_TICK: Final = 100
 PICO_PER_USD: Final = 10**12
 
+_VERCELS: Final = {"cost": "cost", "gatewayCost": "gateway_cost", "marketCost": "market_cost"}
+"""Amounts of Vercel's gateway beside a usage, and their names in the usage of a chat."""
 _COUNTED_APART: Final = frozenset({"web_search_calls", "file_search_calls", "mcp_calls"})
 """xAI counters that are not other tool calls: searches, counted separately, and MCP, billed by tokens only. What it
 fetched from X it bills by the post and profile."""
@@ -136,6 +139,32 @@ def amount_charged(usage: Wire) -> int | None:
         return charged
     elsewhere = dollars(_details(usage, "cost_details"), "upstream_inference_cost", PICO_PER_USD)
     return None if elsewhere is None else charged + elsewhere
+
+
+def usage_in(said: Wire) -> object:
+    """The usage of an answer or event. In formats other than chats Vercel's gateway tells beside it what it charges, as
+    text, and what Anthropic told it of a cache."""
+    usage, beside = said.get("usage"), part_of(said, "provider_metadata") or part_of(said, "providerMetadata")
+    if not isinstance(usage, dict) or not beside:
+        return usage
+    told = cast(Wire, usage)
+    charge = {name: _number(amount) for name, amount in part_of(beside, "gateway").items() if name in _VERCELS}
+    if "cost" in charge:
+        charge = {"gatewayCost": charge["cost"]} | charge
+    own = part_of(part_of(beside, "anthropic"), "usage")
+    is_of_same = own.get("input_tokens") == told.get("input_tokens")
+    named = {_VERCELS[name]: amount for name, amount in charge.items()}
+    return {**(own if is_of_same else {}), **told, **named}
+
+
+def _number(amount: object) -> object:
+    """The number that a text is; anything else as it came, which is malformed."""
+    if not isinstance(amount, str):
+        return amount
+    try:
+        return float(amount)
+    except ValueError:
+        return amount
 
 
 def _charged_by_vercel(usage: Wire) -> int | None:

@@ -210,6 +210,37 @@ TEXT: Json = {"type": "text", "text": ""}
 
 
 @pytest.mark.parametrize(
+    ("gateway", "pico_usd"),
+    [
+        ({"cost": "0.00001515"}, 15_150_000),
+        ({"cost": "0.000034", "marketCost": "0.000034", "gatewayCost": "0.000134"}, 134_000_000),
+        ({"cost": "0", "marketCost": "0.000034", "gatewayCost": "0"}, None),  # with the caller's own key at Anthropic
+        ({"routing": {}}, None),
+    ],
+)
+def test_vercels_gateway_says_beside_the_usage_what_it_charges_and_what_was_cached(
+    gateway: Json, pico_usd: int | None
+) -> None:
+    own: Json = {"input_tokens": 10, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 7}
+    said: Json = {
+        "usage": {"input_tokens": 10, "output_tokens": 5},
+        "provider_metadata": {"anthropic": {"usage": own}, "gateway": gateway},
+    }
+    whole = json.dumps({"type": "message", "content": [TEXT]} | said).encode()
+    events: list[Json] = [
+        {"type": "message_start", "message": {"usage": {"input_tokens": 0, "output_tokens": 0}}},
+        {"type": "content_block_start", "index": 0, "content_block": TEXT},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}} | said,
+        {"type": "message_stop"},
+    ]
+    readers = AnthropicStreamReader("b", wants_usage_chunk=True, created=0), NativeMessagesReader("b")
+    told = [chunk for reader in readers for event in events for chunk in reader.read(json.dumps(event).encode())]
+    told += [read_message(whole, backend="b", created=0), read_native_message(whole, backend="b")]
+    expected = Usage(20, 7, 3, output_tokens=5, charged_pico_usd=pico_usd)
+    assert [chunk.usage for chunk in told if chunk.usage is not None] == [expected] * 5
+
+
+@pytest.mark.parametrize(
     ("said", "charge", "expected"),
     [
         ([], {}, Usage()),

@@ -1,9 +1,10 @@
-"""What OpenRouter, xAI and Perplexity say that they charge, and what is no charge."""
+"""What OpenRouter, xAI, Perplexity and Vercel say that they charge, and what is no charge."""
 
 import math
 
 import pytest
 
+from backends.formats.responses import usage_of
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage
 from backends.usage import Usage
 
@@ -42,6 +43,15 @@ def test_xai_charges_for_searches_of_x_and_for_images() -> None:
     expected = Usage(21365, 10496, output_tokens=3646, other_tool_calls=8, charged_pico_usd=64_800_450_000)
     assert parse_openai_usage(searched) == expected
     assert parse_openai_usage({"cost_in_usd_ticks": 700_000_000}) == Usage(charged_pico_usd=70_000_000_000)
+
+
+@pytest.mark.parametrize("where", ["provider_metadata", "providerMetadata"])
+def test_vercels_gateway_says_beside_a_responses_usage_what_it_charges(where: str) -> None:
+    usage: Json = {"input_tokens": 3691, "output_tokens": 229}
+    charge: Json = {"cost": "0.0091175", "marketCost": "0.0091175", "generationId": "gen_1"}
+    said: Json = {"usage": usage, where: {"openai": {"usage": usage}, "gateway": charge}}
+    assert usage_of(said) == (Usage(3691, output_tokens=229, charged_pico_usd=9_117_500_000), False)
+    assert usage_of(said | {where: {"gateway": charge | {"cost": "some"}}}) == (None, True)
 
 
 @pytest.mark.parametrize(
