@@ -6,11 +6,9 @@ Two replicas of two workers each share a real PostgreSQL and Redis; rules are ac
 seconds run from the activation's time in the database until the worker decides by the new rules.
 """
 
-import argparse
 import asyncio
 import contextlib
 import importlib
-import json
 import os
 import statistics
 import subprocess
@@ -22,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 from tests.faults.fleet.replica import Replica, rules_text
 from tests.faults.fleet.take_overs import take_overs
 from tests.postgres_server import empty_postgres
@@ -110,13 +108,12 @@ def measure(activations: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.activation", description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--activations", type=int, default=20)
-    parser.add_argument("--json", action="store_true", help="nothing but JSON")
     asked = parser.parse_args()
     results = measure(asked.activations)
     bar = Bar("seconds until every worker decides by new rules", results["largest_seconds"], PROMISED_SECONDS, "most")
-    print(json.dumps(build_report("activation", results, [bar]), indent=None if asked.json else 2))
+    publish(build_report("activation", results, [bar]), asked)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
 """Prompts that try to reach the expensive tier: how often they succeed, without and with a tier quota."""
 
-import argparse
 import base64
 import random
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from benchmarks.report import Bar, build_report, text_of
+from benchmarks.report import Bar, build_report, options, publish
 from classifier.item_response import ItemResponseClassifier
 from classifier.load import load_artefact
 from classifier.protocol import Conversation
@@ -16,7 +14,6 @@ from classifier.seeds import load_seeds
 EASY_LEVEL = 0.2
 PER_ATTACK = 200
 QUOTA_SHARE = 0.1
-RESULT = Path(__file__).parent / "results" / "adversaries.json"
 GADGET = "theorem lemma prove derive integral eigenvalue"
 
 Attack = Callable[[str, random.Random], str]
@@ -43,11 +40,8 @@ ATTACKS: Mapping[str, Attack] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
-    chosen = parser.parse_args()
-    print(text_of(measure(load_artefact()), save_to=RESULT if chosen.save else None))
+    chosen = options(__doc__).parse_args()
+    publish(measure(load_artefact()), chosen)
 
 
 def measure(classifier: ItemResponseClassifier) -> dict[str, Any]:

@@ -7,21 +7,18 @@ times as many requests arrive as the engine can serve, in the second twice as ma
 start there are 2,000 further requests per simulated hour at a load, which may take the whole day. Runs about a minute.
 """
 
-import argparse
 import heapq
 import random
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from benchmarks.overflow.example import HOSTED, LOADS, OWN, RESIDENCE_SECONDS, SLOTS, VALUE_USD, build_snapshot, request
-from benchmarks.report import Bar, build_report, text_of
+from benchmarks.report import Bar, build_report, options, publish
 from gateway.batches.pace import Pace
 from gateway.batches.waiting import left_free
 from gateway.routing.decide import decide
 from gateway.routing.idle import awaits_a_busy_model
 
-RESULT = Path(__file__).resolve().parent / "results" / "batches.json"
 SEED = 4
 AT_ONCE, LEAVE_FREE_SHARE = SLOTS // 2, 0.25
 HOSTED_SECONDS = 6.0
@@ -125,19 +122,17 @@ def simulated(hours: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.batches", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} beside the other results")
+    parser = options(__doc__)
     parser.add_argument("--hours", type=float, default=2.0, help="simulated at each load")
-    options = parser.parse_args()
-    results = simulated(options.hours)
+    chosen = parser.parse_args()
+    results = simulated(chosen.hours)
     before, after = (results[name]["extra_usd_per_1000_lines"] for name in ("asked_at_once", "as_a_batch"))
     bars = [
         Bar("what a thousand lines cost as a batch, of what they cost at once", round(after / before, 4), 0.1, "most"),
         Bar("the batch is done within its window", results["as_a_batch"]["done_after_share_of_window"], 1.0, "most"),
     ]
-    text = text_of(build_report("batches", results, bars), save_to=RESULT if options.save else None)
-    print(text if options.json else f"A thousand lines: ${before} asked at once, ${after} as a batch.")
+    words = f"A thousand lines: ${before} asked at once, ${after} as a batch."
+    publish(build_report("batches", results, bars), chosen, words)
 
 
 if __name__ == "__main__":

@@ -6,16 +6,14 @@ One worker reserves and settles on a budget that is far from spent, one request 
 comparison, a rate limit, which asks Redis for every request. Times are this worker's CPU.
 """
 
-import argparse
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 from gateway.limits.admission import Admission
 from gateway.limits.counters import Account, Counters, Grant, Holding, Rate, Shortage, budget_account
 from gateway.limits.local_counters import LocalCounters
@@ -110,14 +108,12 @@ def bars(results: Mapping[str, Any]) -> list[Bar]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON alone")
+    parser = options(__doc__)
     parser.add_argument("--requests", type=int, default=20_000)
-    options = parser.parse_args()
+    chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        results = asyncio.run(measure(options.requests, Path(directory)))
-    report = build_report("budgets", results, bars(results))
-    print(json.dumps(report, indent=None if options.json else 2))
+        results = asyncio.run(measure(chosen.requests, Path(directory)))
+    publish(build_report("budgets", results, bars(results)), chosen)
 
 
 if __name__ == "__main__":

@@ -6,17 +6,15 @@ A verifier here is two rates: the shares of wrong and of right answers that it r
 a file's ranking, the strong one its best. Random routing recovers as much of the gap as its share of strong calls.
 """
 
-import argparse
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.report import build_report, text_of, told
+from benchmarks.report import build_report, options, publish, told
 from classifier.training.corpus import CorpusError, read_rows
 
-RESULT = Path(__file__).parent / "results" / "cascade.json"
 VERIFIERS: Mapping[str, tuple[float, float]] = {
     "perfect": (1.0, 0.0),
     "refuses 80 % of wrong, 20 % of right": (0.8, 0.2),
@@ -42,16 +40,14 @@ class Cascaded(NamedTuple):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the folder of graded prompts")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
     with told(CorpusError):
         files = {path.stem: measure(read_rows(path)) for path in sorted(chosen.data.glob("*.jsonl"))}
     if not files:
         raise SystemExit(f"{chosen.data} holds no .jsonl file of graded prompts")
-    print(text_of(build_report("cascade", files, []), save_to=RESULT if chosen.save else None))
+    publish(build_report("cascade", files, []), chosen)
 
 
 def measure(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

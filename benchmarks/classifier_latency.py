@@ -1,14 +1,12 @@
 """CPU time of a classification by prompt length, load time and memory."""
 
-import argparse
 import resource
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.report import Bar, build_report, text_of
+from benchmarks.report import Bar, build_report, options, publish
 from classifier.artefact import read_artefact
 from classifier.item_response import ItemResponseClassifier
 from classifier.load import SHIPPED, build_book, build_encoder, build_traits, load_artefact
@@ -20,7 +18,6 @@ TOKENS = (50, 500, 1500, 30_000)
 SCRIPT_WORDS = 50
 ROUNDS = 400
 CATALOGUE = ("gpt-4o", "gpt-4o-mini", "claude-sonnet-4-5", "deepseek-chat", "llama-3.3-70b", "smollm2-135m-instruct")
-RESULT = Path(__file__).parent / "results" / "classifier_latency.json"
 TEXT = (
     "the reactor cools while pressure rises so find how many litres of water remain after three hours if the pump "
     "moves 4.5 litres per minute and explain why your answer differs from an estimate based on volume alone"
@@ -38,11 +35,8 @@ SCRIPTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
-    chosen = parser.parse_args()
-    print(text_of(measure(), save_to=RESULT if chosen.save else None))
+    chosen = options(__doc__).parse_args()
+    publish(measure(), chosen)
 
 
 def measure() -> dict[str, Any]:

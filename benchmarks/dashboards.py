@@ -5,9 +5,7 @@ measures first paint, first figures, charts drawn, kilobytes received, and the m
 `--home` keeps the month for the next run. The period of every page is the whole month.
 """
 
-import argparse
 import asyncio
-import json
 import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -19,7 +17,7 @@ import psutil
 from benchmarks.ledger.month import DAYS, HOURS, lay_down
 from benchmarks.ledger.traffic import START_US
 from benchmarks.page_loads import measure
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 from gateway.composition.first_keys import create_first_keys
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
@@ -96,18 +94,16 @@ def judge(results: dict[str, Any]) -> list[Bar]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--rows", type=int, default=100_000, help=f"requests of the month, at least {HOURS}")
     parser.add_argument("--home", type=Path, default=None, help="where the month is kept; a directory of its own")
-    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         home = Home(asked.home or Path(name))
         home.root.mkdir(parents=True, exist_ok=True)
         seconds = asyncio.run(build(home, asked.rows))
         results = {"rows": asked.rows, "build_seconds": round(seconds, 1), **run(home)}
-    report = build_report("dashboards", results, judge(results))
-    print(json.dumps(report, indent=None if asked.json else 2))
+    publish(build_report("dashboards", results, judge(results)), asked)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,7 @@
 same token ids. Ours in float32 is the reference: the file's own tensors, dequantised.
 """
 
-import argparse
-import json
 import math
-import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +14,7 @@ import torch
 
 from benchmarks.engine_cpu.llama_rival import LlamaCpp, requantise
 from benchmarks.engine_cpu.sizes import Sizes
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 from local_engine.assembly import assemble
 from local_engine.config import EngineConfig, WeightFormat
 from local_engine.loading.gguf_loader import load_gguf
@@ -97,23 +94,22 @@ def llama_predictions(python: str, loaded_from: Path, windows: list[list[int]], 
     return found
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one line")
+    parser = options(__doc__)
     parser.add_argument("--llama-cpp-python", default=str(LLAMA_PYTHON) if LLAMA_PYTHON.exists() else None)
     parser.add_argument("--models-dir", type=Path, default=None)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--windows", type=int, default=8, help=f"of {WINDOW} tokens")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    path = fetch_model(DEFAULT_MODEL, options.models_dir or default_models_directory())
+    chosen = parser.parse_args()
+    torch.set_num_threads(chosen.threads)
+    path = fetch_model(DEFAULT_MODEL, chosen.models_dir or default_models_directory())
     loaded = load_gguf(path)
-    windows = windows_of(loaded, options.windows)
+    windows = windows_of(loaded, chosen.windows)
     reference = predict(our_runner(loaded, "float32"), windows)
     predictions = {"ours float32": reference, "ours int8": predict(our_runner(loaded, "int8"), windows)}
-    if options.llama_cpp_python:
-        predictions |= llama_predictions(options.llama_cpp_python, path, windows, options.threads)
+    if chosen.llama_cpp_python:
+        predictions |= llama_predictions(chosen.llama_cpp_python, path, windows, chosen.threads)
     judged = {name: quality(predicted, reference) for name, predicted in predictions.items()}
     increase = judged["ours int8"].perplexity / judged["ours float32"].perplexity - 1
     results = {name: asdict(one) for name, one in judged.items()} | {"tokens": len(reference.losses)}
@@ -123,9 +119,8 @@ def main() -> int:
         bars.append(
             Bar("int8's increase against llama.cpp's on the file", round(increase, 5), round(theirs, 5), "most")
         )
-    print(json.dumps(build_report("engine_quality", results, bars), indent=None if options.json else 1))
-    return 0
+    publish(build_report("engine_quality", results, bars), chosen)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -4,9 +4,7 @@
 requests preempt each other; every answer is compared with that of the same prompt alone.
 """
 
-import argparse
 import asyncio
-import json
 import random
 import resource
 import sys
@@ -18,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 from local_engine.assembly import Engine, build_engine
 from local_engine.async_engine import AsyncEngine
 from local_engine.config import EngineConfig, WeightFormat
@@ -199,18 +197,17 @@ def run(engine: Engine, seconds: float, *, long_tokens: int, progress: Callable[
 
 def main() -> int:
     """Soak and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one line")
+    parser = options(__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--weights", choices=("float32", "int8"), default=best_weights())
     parser.add_argument("--models-dir", type=Path, default=None)
-    options = parser.parse_args()
-    path = fetch_model(DEFAULT_MODEL, options.models_dir or default_models_directory())
-    engine = build_engine(path, config(options.weights), progress=print_progress)
-    report = run(engine, options.minutes * 60, long_tokens=900, progress=print_progress)
-    results = asdict(report) | {"weights": options.weights, "clients": CLIENTS, "threads": torch.get_num_threads()}
+    chosen = parser.parse_args()
+    path = fetch_model(DEFAULT_MODEL, chosen.models_dir or default_models_directory())
+    engine = build_engine(path, config(chosen.weights), progress=print_progress)
+    report = run(engine, chosen.minutes * 60, long_tokens=900, progress=print_progress)
+    results = asdict(report) | {"weights": chosen.weights, "clients": CLIENTS, "threads": torch.get_num_threads()}
     judged = bars(report)
-    print(json.dumps(build_report("engine_soak", results, judged), indent=None if options.json else 1))
+    publish(build_report("engine_soak", results, judged), chosen)
     return 0 if all(bar.holds for bar in judged) else 1
 
 

@@ -4,14 +4,12 @@ Synthetic requests, decided and priced by the gateway's own functions. The time 
 subtracted.
 """
 
-import argparse
-import json
 import random
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 from gateway.economics.replay.log import LoggedRequest, Served
 from gateway.economics.replay.replay import replay
 from gateway.ledger.entry import Facts
@@ -123,12 +121,11 @@ def measure(requests: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.replay", description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--requests", type=int, default=1_000_000)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    measured = measure(options.requests)
-    print(json.dumps(measured, indent=2) if options.json else measured["results"])
+    chosen = parser.parse_args()
+    measured = measure(chosen.requests)
+    publish(measured, chosen, measured["results"])
 
 
 if __name__ == "__main__":

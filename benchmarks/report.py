@@ -1,5 +1,6 @@
 """The JSON that every benchmark prints: machine, commit, results, and bars that hold or do not."""
 
+import argparse
 import contextlib
 import json
 import operator
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+RESULTS = Path(__file__).parent / "results"
 SIGNS = {"least": (operator.ge, "at least"), "most": (operator.le, "at most"), "above": (operator.gt, "above")}
 
 
@@ -43,12 +45,22 @@ def build_report(name: str, results: Mapping[str, Any], bars: Sequence[Bar]) -> 
     }
 
 
-def text_of(report: Mapping[str, Any], *, save_to: Path | None = None) -> str:
-    """As indented JSON; also written to `save_to`."""
+def options(purpose: str | None) -> argparse.ArgumentParser:
+    """The options of every benchmark; each adds its own."""
+    parser = argparse.ArgumentParser(description=purpose, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument("--save", action="store_true", help="write it to benchmarks/results too")
+    return parser
+
+
+def publish(
+    report: Mapping[str, Any], chosen: argparse.Namespace, words: object = None, *, file: str | None = None
+) -> None:
+    """Prints the report, or its `words` unless JSON was asked for; saves it under its name, or as `file`."""
     text = json.dumps(report, indent=1)
-    if save_to is not None:
-        save_to.write_text(text + "\n", encoding="utf-8")
-    return text
+    if chosen.save:
+        (RESULTS / f"{file or report['name']}.json").write_text(text + "\n", encoding="utf-8")
+    print(text if chosen.json or words is None else words)
 
 
 def commit() -> str:

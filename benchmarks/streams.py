@@ -10,7 +10,6 @@ others. If the hard limit on open files is below two per stream there are fewer 
 says; each worker has its own limit. `--scale` shrinks both streams and time, for a trial.
 """
 
-import argparse
 import contextlib
 import json
 import resource
@@ -19,14 +18,12 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from benchmarks.gateway import rivals
 from benchmarks.gateway.rivals import Rival
-from benchmarks.report import Bar, build_report, text_of
+from benchmarks.report import Bar, build_report, options, publish
 
-RESULT = Path(__file__).parent / "results" / "streams.json"
 FILES_PER_STREAM = 2
 SPARE_FILES = 1000
 EVENNESS = 0.8  # usable share of a worker's files: the kernel does not spread connections evenly
@@ -62,17 +59,15 @@ LOADS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="as the other benchmarks; this one prints JSON either way")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
+    parser = options(__doc__)
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--workers", type=int, default=1)
     chosen = parser.parse_args()
     fitting = allow_files(chosen.workers)
     loads = [load.scaled(chosen.scale).within(fitting) for load in LOADS]
     results = {load.name: measure(load, chosen.workers) for load in loads}
-    result = RESULT if chosen.workers == 1 else RESULT.with_stem(f"{RESULT.stem}_{chosen.workers}_workers")
-    print(text_of(build_report("streams", results, bars(results)), save_to=result if chosen.save else None))
+    file = None if chosen.workers == 1 else f"streams_{chosen.workers}_workers"
+    publish(build_report("streams", results, bars(results)), chosen, file=file)
 
 
 def allow_files(workers: int) -> int:

@@ -11,7 +11,6 @@ which needs torch (the CPU build will do) and so a venv of its own:
     python -m benchmarks.ttft_agreement --json --save --guidellm .venv-guidellm/bin/guidellm
 """
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -32,9 +31,8 @@ from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 
-RESULT = Path(__file__).parent / "results" / "ttft_agreement.json"
 FIRST_WORD_SECONDS = 0.2
 ENTRIES_SECONDS = 30.0
 MOST_RELATIVE_DIFFERENCE = 0.05
@@ -184,22 +182,16 @@ def run(requests: int, concurrency: int, guidellm: str | None) -> dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT}")
+    parser = options(__doc__)
     parser.add_argument("--requests", type=int, default=200)
     parser.add_argument("--concurrency", type=int, default=4)
     parser.add_argument("--guidellm", metavar="PATH", help="the command of an installed guidellm")
     given = parser.parse_args()
     report = run(given.requests, given.concurrency, given.guidellm)
-    text = json.dumps(report, indent=2)
-    if given.save:
-        RESULT.write_text(text + "\n")
-    if given.json:
-        print(text)
-        return
-    for bar in report["bars"]:
-        print(f"{bar['what']}: {bar['value']} ({bar['bar']}) {'holds' if bar['holds'] else 'FAILS'}")
+    held = (
+        f"{bar['what']}: {bar['value']} ({bar['bar']}) {'holds' if bar['holds'] else 'FAILS'}" for bar in report["bars"]
+    )
+    publish(report, given, "\n".join(held))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Every client posts the same body, 32 at a time, to a scripted provider in its ow
 bar is a ratio within the run: our adapter, which also reads, meters and closes, against bare aiohttp.
 """
 
-import argparse
 import asyncio
 import json
 import subprocess
@@ -22,7 +21,7 @@ import aiohttp
 from backends.http.http1_client import Http1Client
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Call, Timeouts
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 
 Send = Callable[[bytes], Awaitable[int]]
 CONCURRENCY = 32
@@ -153,8 +152,7 @@ def report(costs: dict[str, dict[str, float]]) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
+    parser = options(__doc__)
     parser.add_argument("--requests", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
@@ -166,11 +164,11 @@ def main() -> None:
             costs = asyncio.run(measure(base_url, arguments.requests, arguments.rounds))
         finally:
             provider.terminate()
-    if arguments.json:
-        print(json.dumps(report(costs), indent=2))
-        return
-    for name, cost in costs.items():
-        print(f"{name:12} {cost['request']:8.1f} us per request {cost['stream']:8.1f} us per {EVENTS}-event stream")
+    lines = (
+        f"{name:12} {cost['request']:8.1f} us per request {cost['stream']:8.1f} us per {EVENTS}-event stream"
+        for name, cost in costs.items()
+    )
+    publish(report(costs), arguments, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The worked break-even report, and measurements of its claims."""
 
-import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -9,24 +7,20 @@ from typing import Any
 from benchmarks.break_even.plots import write_plots
 from benchmarks.break_even.study import Study, study_month
 from benchmarks.break_even.text import write_text
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.break_even", description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--report", type=Path, metavar="DIR", help="write DIR/break-even.md and DIR/images/*.png")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
+    chosen = parser.parse_args()
     started = time.perf_counter()
     study = study_month()
     seconds = time.perf_counter() - started
-    if options.report is not None:
-        write_plots(study, options.report / "images")
-        (options.report / "break-even.md").write_text(write_text(study), encoding="utf-8")
-    if options.json:
-        print(json.dumps(measure(study, seconds), indent=2))
-    else:
-        print(study.report.verdict)
+    if chosen.report is not None:
+        write_plots(study, chosen.report / "images")
+        (chosen.report / "break-even.md").write_text(write_text(study), encoding="utf-8")
+    publish(measure(study, seconds), chosen, study.report.verdict)
 
 
 def measure(study: Study, seconds: float) -> dict[str, Any]:

@@ -6,9 +6,6 @@ in .venv-llama is the default; without it llama.cpp is left out, with a message.
 `python -m benchmarks.engine_cpu.build_llama_server` compiles there, is needed to compare servers over HTTP.
 """
 
-import argparse
-import json
-import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +21,7 @@ from benchmarks.engine_cpu.ours import Ours
 from benchmarks.engine_cpu.servers import Server, llama_server, our_server
 from benchmarks.engine_cpu.sizes import Contender, Measure, Sizes
 from benchmarks.engine_cpu.transformers_rival import Transformers
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 from local_engine.loading.gguf_loader import load_gguf
 from local_engine.loading.packages import DEFAULT_MODEL, default_models_directory, fetch_model, print_progress
 
@@ -97,10 +94,9 @@ def servers(files: dict[str, Path], binary: Path, model: Path, sizes: Sizes, sta
     return list(started)
 
 
-def main() -> int:
+def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one line")
+    parser = options(__doc__)
     parser.add_argument("--llama-cpp-python", default=str(LLAMA_PYTHON) if LLAMA_PYTHON.exists() else None)
     parser.add_argument("--llama-server", type=Path, default=LLAMA_SERVER if LLAMA_SERVER.exists() else None)
     parser.add_argument("--models-dir", type=Path, default=None)
@@ -108,34 +104,33 @@ def main() -> int:
     parser.add_argument("--prompt", type=int, default=512, help="prompt tokens")
     parser.add_argument("--output", type=int, default=64, help="answer tokens")
     parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    sizes = Sizes(options.prompt, options.output, options.threads)
+    chosen = parser.parse_args()
+    sizes = Sizes(chosen.prompt, chosen.output, chosen.threads)
     torch.set_num_threads(sizes.threads)
-    model = fetch_model(DEFAULT_MODEL, options.models_dir or default_models_directory())
+    model = fetch_model(DEFAULT_MODEL, chosen.models_dir or default_models_directory())
     loaded = load_gguf(model)
     contenders: list[Contender] = [Ours(loaded, "float32", sizes), Ours(loaded, "int8", sizes)]
     contenders.append(Transformers(loaded, sizes))
     results: dict[str, Any] = {"threads": sizes.threads, "prompt_tokens": sizes.prompt, "output_tokens": sizes.output}
     with ExitStack() as stack:
         files: dict[str, Path] = {}
-        if options.llama_cpp_python or options.llama_server:
+        if chosen.llama_cpp_python or chosen.llama_server:
             files = llama_files(model, Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        if options.llama_server:
-            contenders += servers(files, options.llama_server, model, sizes, stack)
+        if chosen.llama_server:
+            contenders += servers(files, chosen.llama_server, model, sizes, stack)
         else:
             print_progress("llama-server is left out: python -m benchmarks.engine_cpu.build_llama_server compiles it")
-        if options.llama_cpp_python:
+        if chosen.llama_cpp_python:
             for name, path in files.items():
-                child = stack.enter_context(LlamaCpp(options.llama_cpp_python, name, path, sizes))
+                child = stack.enter_context(LlamaCpp(chosen.llama_cpp_python, name, path, sizes))
                 contenders.append(child)
                 results["llama_cpp_build"] = child.build
         else:
             print_progress("llama.cpp is left out: name a Python that has it with --llama-cpp-python")
-        rates = measure_rounds(contenders, options.rounds)
+        rates = measure_rounds(contenders, chosen.rounds)
     results["tokens_per_second"] = rates
-    print(json.dumps(build_report("engine_cpu", results, bars(rates)), indent=None if options.json else 1))
-    return 0
+    publish(build_report("engine_cpu", results, bars(rates)), chosen)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

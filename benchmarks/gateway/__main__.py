@@ -8,7 +8,6 @@ only. CPU per request is that of the gateway's processes. LiteLLM and TensorZero
 .venv-tensorzero on the first run.
 """
 
-import argparse
 import contextlib
 import json
 import subprocess
@@ -17,15 +16,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from benchmarks.gateway import rivals
 from benchmarks.gateway.rivals import Rival
-from benchmarks.report import Bar, build_report, text_of
+from benchmarks.report import Bar, build_report, options, publish
 
 MODEL = "mock-16x0"
-RESULT = Path(__file__).resolve().parents[1] / "results" / "gateway.json"
 CONNECTIONS = (1, 8, 64)
 STREAM_CONNECTIONS = 8
 OURS_TWICE = "breakeven, 2 workers"
@@ -43,17 +40,14 @@ class Sizes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} too")
+    parser = options(__doc__)
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--streams", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
     rivals.ensure_environments()
     report = measure(Sizes(chosen.requests, chosen.streams, chosen.rounds))
-    text = text_of(report, save_to=RESULT if chosen.save else None)
-    print(text if chosen.json else table(report))
+    publish(report, chosen, table(report))
 
 
 def measure(sizes: Sizes) -> dict[str, Any]:

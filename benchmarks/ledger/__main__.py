@@ -5,9 +5,7 @@ in-memory queue and one INSERT per request, how fast rows reach each database, t
 month's reports. `--rows 10000000` is the big month; progress goes to standard error.
 """
 
-import argparse
 import asyncio
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ import uvloop
 
 from benchmarks.ledger.month import HOURS, measure_postgres, measure_sqlite
 from benchmarks.ledger.requests import measure_requests
-from benchmarks.report import Bar, build_report
+from benchmarks.report import Bar, build_report, options, publish
 
 BYTES_OF_A_ROW = 300
 REPORT_MILLISECONDS = 300
@@ -49,16 +47,14 @@ def judge(results: dict[str, Any]) -> list[Bar]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options(__doc__)
     parser.add_argument("--rows", type=int, default=100_000, help=f"requests of the month, at least {HOURS}")
     parser.add_argument("--requests", type=int, default=20_000, help="requests of each latency and throughput run")
     parser.add_argument("--directory", type=Path, default=None, help="a disk with 1 kB of room for each row")
-    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
     asked = parser.parse_args()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # the same loop that serves requests
         results = runner.run(measure(asked.rows, asked.requests, asked.directory))
-    report = build_report("ledger", results, judge(results))
-    print(json.dumps(report, indent=None if asked.json else 2))
+    publish(build_report("ledger", results, judge(results)), asked)
 
 
 if __name__ == "__main__":

@@ -5,45 +5,39 @@
 The simulation takes about 15 seconds; the measurement takes seven times `--seconds`, and starts the engine.
 """
 
-import argparse
 import asyncio
-from pathlib import Path
 from typing import Any
 
 from benchmarks.overflow.example import LOADS, month_saving_usd
 from benchmarks.overflow.measure import measure
 from benchmarks.overflow.simulate import Simulated, simulate_overflow, simulate_queue
-from benchmarks.report import Bar, build_report, text_of
+from benchmarks.report import Bar, build_report, options, publish
 
-RESULT = Path(__file__).resolve().parents[1] / "results" / "overflow.json"
 SEED = 4
 CAPACITY_PER_SECOND = 32 / 9  # one request takes 0.28125 GPU-seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overflow", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name} beside the other results")
+    parser = options(__doc__)
     parser.add_argument("--simulate-only", action="store_true")
     parser.add_argument("--hours", type=float, default=8.0, help="simulated at each load (the queue: four times that)")
     parser.add_argument("--slots", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=60.0, help="measured at each load, each way")
     parser.add_argument("--output-tokens", type=int, default=32)
-    options = parser.parse_args()
-    results = simulated(options.hours)
+    chosen = parser.parse_args()
+    results = simulated(chosen.hours)
     bars = [
         Bar("simulated: instant overflow, share of the fluid bound", results["overflow_share"], 0.95, "least"),
         Bar("simulated: a queue with the same promise, share of it", results["queue_share"], 0.55, "most"),
     ]
     report: dict[str, Any] = {"simulated": results}
-    if not options.simulate_only:
+    if not chosen.simulate_only:
         found = asyncio.run(
-            measure(slots=options.slots, seconds=options.seconds, output_tokens=options.output_tokens, seed=SEED)
+            measure(slots=chosen.slots, seconds=chosen.seconds, output_tokens=chosen.output_tokens, seed=SEED)
         )
         report["measured"] = found
         bars.append(_measured_bar(found))
-    text = text_of(build_report("overflow", report, bars), save_to=RESULT if options.save else None)
-    print(text if options.json else _sentence(results))
+    publish(build_report("overflow", report, bars), chosen, _sentence(results))
 
 
 def simulated(hours: float) -> dict[str, Any]:
