@@ -124,7 +124,8 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
     is_usage_malformed: bool = False
     """A usage was reported that cannot be believed; it counts as missing."""
     usage_so_far: Usage | None = None
-    """Reported before the end: its input is final, its output still grows. Counts only if the answer is cut off."""
+    """Reported before the end: its input is final, its output still grows. Counts only if the answer is cut off. A
+    charge in it counts only if it `is_estimated`: nothing, for what a cache on the way to the provider had kept."""
 
 
 class Reply(Protocol):

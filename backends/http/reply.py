@@ -229,7 +229,8 @@ class KeptReply:
     async def __anext__(self) -> Chunk:
         chunk = await anext(self._chunks)
         if chunk.usage is None and (self._has_usage or not chunk.is_done):
-            return chunk
+            so_far = chunk.usage_so_far or Usage()
+            return replace(chunk, usage_so_far=replace(so_far, charged_pico_usd=0, is_estimated=True))
         self._has_usage = True
         return replace(chunk, usage=replace(chunk.usage or Usage(), charged_pico_usd=0))
 

@@ -89,8 +89,13 @@ class Meter(msgspec.Struct):
                 return self.usage
         output_tokens, known = round(self.output_characters / CHARACTERS_PER_TOKEN), self.usage_so_far
         if self.usage is None and known is not None and not _is_impossible(known, longest, self.output_characters):
-            longest_known = max(output_tokens, known.output_tokens)
-            return replace(known, output_tokens=longest_known, charged_pico_usd=None, is_estimated=True)
+            return replace(
+                known,
+                input_tokens=known.input_tokens or input_tokens_estimate,
+                output_tokens=max(output_tokens, known.output_tokens),
+                charged_pico_usd=known.charged_pico_usd if known.is_estimated else None,
+                is_estimated=True,
+            )
         return Usage(
             input_tokens=input_tokens_estimate,
             output_tokens=output_tokens,

@@ -305,3 +305,4 @@ async def test_nor_is_one_without_a_usage() -> None:
     ):
         chunks = await read_stream.collect(backend, call)
     assert chunks[-1].usage == Usage(charged_pico_usd=0)
+    assert chunks[0].usage_so_far == Usage(charged_pico_usd=0, is_estimated=True), "nor if it is cut off"

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from backends.protocol import Chunk
 from backends.usage import Units, Usage
@@ -46,6 +47,8 @@ def test_the_last_usage_counts_and_one_of_nothing_is_none(usages: list[Usage], b
         (Usage(9, output_tokens=30, reasoning_tokens=20), Usage(9, 0, 0, 0, 30, 20, is_estimated=True)),
         (Usage(9, output_tokens=1, charged_pico_usd=0), Usage(9, output_tokens=10, is_estimated=True)),
         (Usage(input_tokens=MOST + 1), ESTIMATED),
+        (Usage(), ESTIMATED),
+        (Usage(charged_pico_usd=0, is_estimated=True), replace(ESTIMATED, charged_pico_usd=0)),
     ],
 )
 def test_of_an_answer_that_was_cut_off_counts_what_was_reported_until_then(so_far: Usage, booked: Usage) -> None:

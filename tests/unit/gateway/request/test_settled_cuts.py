@@ -34,3 +34,13 @@ def test_who_left_before_its_first_word_is_booked_its_input_as_reported() -> Non
     meter = Meter(started_at=0.0, usage_so_far=SO_FAR)
     outcome = Outcome(Status.cancelled, 499, make_candidate(), (), 2.0, may_have_been_billed=True)
     assert settle_entry(make_intent(), meter, outcome).cached_input_tokens == 80
+
+
+def test_a_cut_answer_that_a_cache_on_the_way_had_kept_costs_nothing() -> None:
+    meter = Meter(started_at=0.0)
+    kept = Usage(charged_pico_usd=0, is_estimated=True)
+    meter.observe(Chunk(b"x", has_output=True, output_characters=40, usage_so_far=kept), 1.0)
+    entry = settle_entry(make_intent(), meter, Outcome(Status.cancelled, 499, make_candidate(prices=PRICES), (), 2.0))
+    assert (entry.input_tokens > 0, entry.output_tokens, entry.is_usage_estimated) == (True, 10, True)
+    assert entry.cost is not None
+    assert (entry.cost.total_pico_usd, entry.cost_lower_pico_usd, entry.cost_upper_pico_usd) == (0, 0, 0)
