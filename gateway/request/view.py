@@ -5,6 +5,7 @@ from itertools import compress
 import msgspec
 
 from backends.endpoints.messages_blocks import without_billing_line
+from backends.endpoints.responses_compaction import ASK, TRIGGER
 from backends.formats.json_splice import ESCAPE
 from backends.protocol import Operation
 from backends.usage import NO_UNITS, Units
@@ -232,6 +233,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
     kinds = [part.type for part in parts]
     images, tools = sum(kind in IMAGES for kind in kinds), [*(body.tools or ()), *later_tools(body)]
     tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4
+    asked = [ASK] if items and items[-1].type == TRIGGER else []
     form = body.text.format if body.text is not None else None
     wanted = form.type if form is not None else "text"
     return RequestView(
@@ -247,7 +249,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
             audio="input_audio" in kinds,
         ),
         conversation=conversation_of(turns, tools=len(tools), images=images, wants_json=wanted != "text"),
-        input_tokens=estimate_tokens([text for _, text in turns])
+        input_tokens=estimate_tokens([text for _, text in turns] + asked)
         + 4 * len(turns)
         + tool_tokens
         + (form.tokens if form is not None else 0)

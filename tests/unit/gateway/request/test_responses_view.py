@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from backends.endpoints.responses_compaction import ASK
 from gateway.request.view import TOKENS_PER_IMAGE, RequestView, parse_request
 
 PIXEL = "data:image/png;base64," + "A" * 4000
@@ -62,6 +63,12 @@ def test_tools_that_the_input_offers_count_as_tools() -> None:
     seen = view({"type": "additional_tools", "role": "developer", "tools": functions})
     assert seen.needs == ("tools",)
     assert seen.input_tokens > 200
+
+
+def test_what_a_summary_is_asked_for_with_counts_and_a_trigger_of_an_earlier_turn_does_not() -> None:
+    hello, trigger = {"role": "user", "content": "hello"}, {"type": "compaction_trigger"}
+    asked, past = view(hello, trigger).input_tokens, view(trigger, hello).input_tokens
+    assert asked - past - len(ASK) // 4 in (0, 1)
 
 
 @pytest.mark.parametrize(
