@@ -4,11 +4,8 @@ No message made here quotes the upstream's text: providers echo prompts and keys
 The body itself travels only inside UpstreamRejected, for the caller whose request it was.
 """
 
-import math
 import re
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import Mapping
 from typing import Final, cast
 
 import msgspec
@@ -24,17 +21,12 @@ from backends.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from backends.http.retry_after import parse_retry_after, retry_delay_in
 from backends.usage import Usage
 
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z_]{2,47}")
 TOO_LONG: Final = "context_length_exceeded"
 """OpenAI's error code, which clients check for before they shorten a conversation."""
-_RETRY_DELAY: Final = re.compile(
-    rb'"retryDelay"\s*:\s*"([^"]{1,20})"|"retry_after"\s*:\s*"?(\d{1,9}(?:\.\d{1,9})?)'
-    rb"|(?:try again|retry) (?:in|after) ((?:\d{1,9}(?:\.\d{1,9})? ?(?:h|ms|m|s)){1,3})"
-)
-_SPAN: Final = re.compile(rb"(\d{1,9}(?:\.\d{1,9})?) ?(h|ms|m|s)")
-_SECONDS: Final[Mapping[bytes, float]] = {b"h": 3600.0, b"m": 60.0, b"s": 1.0, b"ms": 0.001}
 _FILTERED: Final = re.compile(
     rb"usage guidelines|safety_check|requires moderation|flagged_input|(?:input|prompt|content)[^\"]{0,20} flagged"
     rb"|content[ _-]?(?:policy|filter|moderation)|policy_violation|\"refusal\"|request blocked: ",
@@ -116,7 +108,6 @@ _AUTH: Final = frozenset({401, 402, 403})  # 402: our account with that provider
 _MAY_MEAN_AUTH: Final = frozenset({400, 412, 429, 500})
 _TIMEOUT: Final = frozenset({408, 504})
 _BUSY: Final = frozenset({407, 409, 423, 425, 498})  # 407: from a proxy in between, of which the caller knows nothing
-_LONGEST_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
 _NOT_OFFERED: Final = frozenset({405, 501})
 _ROUTERS: Final = frozenset(
     {
@@ -133,18 +124,7 @@ _INVALID_KEY: Final = re.compile(rb'"reason"\s*:\s*"API_KEY_INVALID"')
 _ADDRESS: Final = re.compile(rb'"unknown_url"|"Invalid URL \(|"Could not route to ')
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-def error_from_status(
-    status: int,
-    headers: Mapping[str, str],
-    body: bytes,
-    *,
-    backend: str,
-    now: Callable[[], datetime] = _utc_now,
-) -> BackendError:
+def error_from_status(status: int, headers: Mapping[str, str], body: bytes, *, backend: str) -> BackendError:
     """The error for an answer that is not 2xx."""
     message = f"{backend} answered {status}{describe_error(body)}"
     if status == 403 and _FILTERED.search(body):
@@ -154,18 +134,18 @@ def error_from_status(
     # No wait mends it, and it says nothing about other requests.
     if status in (402, 413, 429) and _NEVER_FITS.search(body):
         return Untranslatable(f"{message}: the request is larger than it takes of this gateway", status=413)
-    if status == 402 and (wait := parse_retry_after(headers, now)) is not None:  # OpenRouter, while other requests run
+    if status == 402 and (wait := parse_retry_after(headers)) is not None:  # OpenRouter, while other requests run
         return RateLimited(message, status=status, retry_after_seconds=wait)
     if status in _AUTH or (status in _MAY_MEAN_AUTH and _names_our_account(body)):
         return UpstreamAuth(message, status=status)
     if status == 400 and (_DEGRADED.search(body) or _FASTCHAT_FAILED.fullmatch(body)):
         return UpstreamUnavailable(message, status=503)
     if status == 429 or (status == 400 and _TOO_MANY.search(body)):
-        wait = parse_retry_after(headers, now)
-        wait = _retry_delay_in(body) if wait is None else wait
+        wait = parse_retry_after(headers)
+        wait = retry_delay_in(body) if wait is None else wait
         return RateLimited(message, retry_after_seconds=wait)
     if status == 503 and _FULL.search(body):  # not broken: a failure would keep everybody from it for up to a minute
-        wait = parse_retry_after(headers, now)
+        wait = parse_retry_after(headers)
         return RateLimited(message, status=status, retry_after_seconds=_FULL_SECONDS if wait is None else wait)
     if status in _TIMEOUT:
         return UpstreamTimeout(message, status=status)
@@ -179,7 +159,7 @@ def error_from_status(
         return Untranslatable(f"{message}: its server cannot take the request, without saying why", status=400)
     if status in _NOT_OFFERED or (400 <= status < 500 and status not in _BUSY):
         return UpstreamRejected(message, status=status, body=body)
-    return UpstreamUnavailable(message, status=status, retry_after_seconds=parse_retry_after(headers, now))
+    return UpstreamUnavailable(message, status=status, retry_after_seconds=parse_retry_after(headers))
 
 
 def error_from_event(error: object, *, backend: str, is_started: bool) -> BackendError:
@@ -210,40 +190,6 @@ def no_answer(message: str, body: bytes, *, usage: Usage | None = None, length: 
     is_part = body.lstrip()[:1] == b"{"
     characters = (len(body) if length is None else length) if is_part else 0
     return UnreadableAnswer(message, usage=usage, output_characters=characters)
-
-
-def parse_retry_after(headers: Mapping[str, str], now: Callable[[], datetime]) -> float | None:
-    """Seconds to wait: `retry-after-ms`, or `retry-after` as seconds or as an HTTP date; None when absent or absurd.
-
-    Lookups in `headers` must ignore case.
-    """
-    milliseconds = _finite(headers.get("retry-after-ms"))
-    if milliseconds is not None:
-        return _bounded(milliseconds / 1000)
-    text = headers.get("retry-after")
-    if text is None:
-        return None
-    seconds = _finite(text)
-    if seconds is not None:
-        return _bounded(seconds)
-    try:
-        date = parsedate_to_datetime(text)
-    except (ValueError, IndexError, TypeError, OverflowError):
-        return None
-    date = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return _bounded((date - now()).total_seconds())
-
-
-def _retry_delay_in(body: bytes) -> float | None:
-    """The seconds to wait that an error tells: Google's `"retryDelay": "34s"`, other gateways' `"retry_after": 34`, or
-    "Please try again in 1m2.5s", as OpenAI, Groq, Azure and Moonshot put it."""
-    match = _RETRY_DELAY.search(body)
-    if match is None:
-        return None
-    if match[2]:
-        return _bounded(float(match[2]))
-    spans = _SPAN.findall(match[1] or match[3])
-    return _bounded(sum(float(count) * _SECONDS[unit] for count, unit in spans)) if spans else None
 
 
 def google_status(status: int, body: bytes) -> int:
@@ -374,15 +320,3 @@ def _status_of(error: object) -> int | None:
         if isinstance(value, int) and 400 <= value < 600:
             return value
     return None
-
-
-def _finite(text: str | None) -> float | None:
-    try:
-        value = float(text) if text is not None else math.nan
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _bounded(seconds: float) -> float | None:
-    return max(0.0, seconds) if seconds <= _LONGEST_RETRY_AFTER_SECONDS else None

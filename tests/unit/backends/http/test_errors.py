@@ -1,6 +1,4 @@
-"""Statuses, Retry-After and error events, by table."""
-
-from datetime import UTC, datetime
+"""Statuses and error events, by table."""
 
 import msgspec
 import pytest
@@ -19,16 +17,12 @@ from backends.http.errors import (
     describe_error,
     error_from_event,
     error_from_status,
-    google_status,
     has_nothing_there,
-    parse_retry_after,
 )
-
-NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
 
 def from_status(status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> BackendError:
-    return error_from_status(status, headers or {}, body, backend="b", now=lambda: NOW)
+    return error_from_status(status, headers or {}, body, backend="b")
 
 
 STATUSES: list[tuple[type[BackendError], list[int]]] = [
@@ -98,125 +92,6 @@ def test_what_one_model_writes_badly_another_may_write_well() -> None:
     assert isinstance(from_status(400, lmdeploy), Untranslatable)
 
 
-FORBIDDEN: list[tuple[type[BackendError], bytes]] = [
-    (
-        UpstreamRejected,
-        b'{"code":"The caller does not have permission to execute the specified operation","error":"Content violates '
-        b'usage guidelines. Team: t, API key ID: k, Model: grok-4, Failed check: SAFETY_CHECK_TYPE_BIO"}',
-    ),
-    (UpstreamRejected, b'{"code":"permission-denied","error":"Content violates usage guidelines. "}'),
-    (
-        UpstreamRejected,
-        b'{"error":{"code":403,"message":"x requires moderation on p. Your input was flagged for \\"a\\"."}}',
-    ),
-    (UpstreamRejected, b'{"error":{"code":403,"message":"no","metadata":{"reasons":["a"],"flagged_input":"b"}}}'),
-    (UpstreamRejected, b'{"error":{"code":403,"message":"no","metadata":{"error_type":"content_policy_violation"}}}'),
-    (
-        UpstreamRejected,
-        b'{"error":{"code":403,"message":"Request blocked: prompt injection patterns detected","metadata":{"patterns":['
-        b'"ignore all previous instructions"]}}}',
-    ),
-    (
-        UpstreamAuth,
-        b'{"error":{"code":403,"message":"no","metadata":{"limit_source":"openrouter_guardrail_budget"}}}',
-    ),
-    (UpstreamAuth, b'{"code":"permission-denied","error":"Access to the chat endpoint is denied"}'),
-    (UpstreamAuth, b'{"error":{"message":"Your account has been flagged for potential abuse."}}'),
-    (UpstreamAuth, b'{"error":{"message":"Country, region, or territory not supported"}}'),
-    (UpstreamAuth, b""),
-    (UpstreamUnavailable, b"<html><title>Attention Required! | Cloudflare</title></html>"),
-]
-
-
-@pytest.mark.parametrize(("kind", "body"), FORBIDDEN)
-def test_a_403_about_one_prompt_is_no_fault_of_the_key(kind: type[BackendError], body: bytes) -> None:
-    """A single caller's prompt used to disable a provider for everyone for five minutes."""
-    error = from_status(403, body)
-    assert type(error) is kind
-    if isinstance(error, UpstreamRejected):  # xAI's message names our team and key
-        assert (error.status, error.body) == (400, b"")
-
-
-def test_openrouter_says_402_of_what_runs_at_once_and_of_one_dear_request() -> None:
-    """It holds an estimate of each paid request against a small balance until the request has ended."""
-    body = b'{"error":{"code":402,"message":"no","metadata":{"reason":"in_flight_budget_exhausted"}}}'
-    waits = from_status(402, body, {"retry-after": "120"})
-    assert isinstance(waits, RateLimited)
-    assert (waits.status, waits.retry_after_seconds) == (402, 120.0)
-    dear = from_status(402, body.replace(b"in_flight_budget_exhausted", b"weight_exceeds_budget"))
-    assert isinstance(dear, Untranslatable)
-    assert (dear.status, dear.body) == (413, b"")
-
-
-OUR_ACCOUNT: list[tuple[int, bytes]] = [
-    (
-        400,
-        b'{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access '
-        b'the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."},"request_id":"r"}',
-    ),
-    (
-        400,
-        b'{"type":"error","error":{"type":"invalid_request_error","message":"You have reached your specified API usage '
-        b'limits. You will regain access on 2026-12-01 at 00:00 UTC."}}',
-    ),
-    (400, b'{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***yz."}'),
-    (
-        400,
-        b'{"type":"error","error":{"type":"invalid_request_error","message":"This organization has been disabled."}}',
-    ),
-    (
-        400,
-        b'{"error":{"message":"Organization has been restricted. Please reach out to support if you believe this was '
-        b'in error.","type":"invalid_request_error","code":"organization_restricted"}}',
-    ),
-    (
-        429,
-        b'[{"error":{"code":429,"message":"Your project has exceeded its monthly spending cap.",'
-        b'"status":"RESOURCE_EXHAUSTED"}}]',
-    ),
-    (400, b'{"error":{"message":"Billing hard limit has been reached.","code":"billing_hard_limit_reached"}}'),
-    (
-        400,
-        b'{"error":{"code":400,"message":"User location is not supported for the API use.",'
-        b'"status":"FAILED_PRECONDITION"}}',
-    ),
-    (400, b'{"error":{"code":"Arrearage","param":null,"message":"Access denied, please ...","type":"Arrearage"}}'),
-    (412, b'{"error":{"message":"Account a is suspended, ...","code":"PRECONDITION_FAILED","type":"error"}}'),
-    (429, b'{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"x"}}'),
-    (429, b'{"code":"Some resource","error":"Your team t has either used all available credits or reached its limit"}'),
-    (429, b'{"error":{"code":"1113","message":"Insufficient balance or no resource package. Please recharge."}}'),
-    (429, b'{"error":{"message":"suspended","type":"exceeded_current_quota_error"}}'),
-    (429, b'{"error":{"message":"insufficient balance (1008)","type":"insufficient_balance_error"}}'),
-    (500, b'{"type":"error","error":{"type":"api_error","message":"insufficient balance (1008)"}}'),
-    (429, b'{"error":{"message":"You exceeded ...","code":"insufficient_quota"},"errors":["a list beside it"]}'),
-    (
-        429,
-        b'{"errors":[{"message":"you have used up your daily free allocation of 10,000 neurons, please upgrade to '
-        b'Cloudflare\'s Workers Paid plan","code":4006}],"success":false,"result":{},"messages":[]}',
-    ),
-]
-
-
-@pytest.mark.parametrize(("status", "body"), OUR_ACCOUNT)
-def test_an_empty_account_or_a_wrong_key_is_not_the_callers_mistake(status: int, body: bytes) -> None:
-    """Callers were told our account's state, and no other model was asked."""
-    error = from_status(status, body)
-    assert type(error) is UpstreamAuth
-    assert error.status == status
-
-
-def test_a_caller_whom_an_error_quotes_closes_no_provider() -> None:
-    for said in ("Your credit balance is too low", "insufficient_quota"):
-        error = {"message": f"Invalid value: '{said}'", "type": "invalid_request_error", "param": said}
-        body = msgspec.json.encode({"error": {**error, "input": {"message": said, "type": said}}})
-        assert type(from_status(400, body)) is UpstreamRejected
-        field = msgspec.json.encode({"error": {"message": f"{said}: Extra inputs are not permitted"}})
-        assert type(from_status(400, field)) is UpstreamRejected, "Anthropic begins with the name of the caller's field"
-    for said in ("API_KEY_INVALID", '"reason": "API_KEY_INVALID"'):
-        body = msgspec.json.encode({"error": {"message": f'Unknown name "{said}": Cannot find field.'}})
-        assert google_status(400, body) == 400
-
-
 def test_what_serves_nvidias_model_is_down() -> None:
     """They say so with 400, and each caller was told that the request is wrong."""
     said = "Function id '3b9748d8-1d85-40e8-8573-0eeaa63a4b63': DEGRADED function cannot be invoked"
@@ -235,51 +110,6 @@ def test_what_failed_inside_fastchat_is_no_fault_of_the_request(said: str) -> No
     assert type(from_status(400, body)) is UpstreamUnavailable
     for other in (body.replace(b"50002", b"40302"), b'{"detail":' + body + b"}"):
         assert type(from_status(400, other)) is UpstreamRejected
-
-
-RETRY_AFTER: list[tuple[dict[str, str], float | None]] = [
-    ({}, None),
-    ({"retry-after": "3"}, 3.0),
-    ({"retry-after": "0.25"}, 0.25),
-    ({"retry-after": "-3"}, 0.0),
-    ({"retry-after": "nan"}, None),
-    ({"retry-after": "inf"}, None),
-    ({"retry-after": "1e300"}, None),
-    ({"retry-after": "soon"}, None),
-    ({"retry-after": ""}, None),
-    ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
-    ({"retry-after-ms": "x", "retry-after": "9"}, 9.0),
-    ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT"}, 30.0),
-    ({"retry-after": "Sat, 21 Nov 2026 12:00:30 -0000"}, 30.0),
-    ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT"}, 0.0),
-    ({"retry-after": "Sat, 21 Nov 2099 11:00:00 GMT"}, None),
-    ({"retry-after": "Sat, 99 Nov 2026 11:00:00 GMT"}, None),
-]
-
-
-@pytest.mark.parametrize(("headers", "expected"), RETRY_AFTER)
-def test_retry_after(headers: dict[str, str], expected: float | None) -> None:
-    assert parse_retry_after(headers, lambda: NOW) == expected
-
-
-IN_THE_BODY: list[tuple[bytes, float | None]] = [
-    (b'{"error":{"code":429,"details":[{"@type":"google.rpc.RetryInfo","retryDelay": "34.5s"}]}}', 34.5),
-    (b'{"error":{"message":"Rate limit reached for m. Please try again in 125ms. Visit x"}}', 0.125),
-    (b'{"error":{"message":"Limit 100, Used 99, Requested 9. Please try again in 7m12.5s. Need more?"}}', 432.5),
-    (b'{"error":{"message":"on requests per day. Please try again in 1h2m3s."}}', 3723.0),
-    (b'{"error":{"message":"Please retry after 26 seconds."}}', 26.0),
-    (b'{"error":{"message":"Rate limit exceeded","retry_after":12.5}}', 12.5),
-    (b'{"error":{"message":"Please try again in a moment, or in 3 s"}}', None),
-    (b'{"error":{"details":[{"retryDelay": "soon"}]}}', None),
-]
-
-
-@pytest.mark.parametrize(("body", "seconds"), IN_THE_BODY)
-def test_when_to_retry_may_be_told_in_the_body(body: bytes, seconds: float | None) -> None:
-    for headers, expected in (({}, seconds), ({"retry-after": "2"}, 2.0)):
-        error = from_status(429, body, headers)
-        assert isinstance(error, RateLimited)
-        assert error.retry_after_seconds == expected
 
 
 def test_a_request_larger_than_its_limit_of_a_minute_is_asked_elsewhere_and_closes_no_key() -> None:
