@@ -10,7 +10,6 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from traceback import walk_tb
 from typing import Final, Protocol, cast
 
 import msgspec
@@ -18,13 +17,7 @@ from msgspec.structs import replace
 
 from backends.errors import (
     BackendError,
-    StreamBroken,
-    StreamStalled,
-    UnreadableAnswer,
-    Untranslatable,
-    UpstreamAuth,
     UpstreamRejected,
-    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from backends.formats.anthropic import REFUSAL
@@ -32,14 +25,13 @@ from backends.formats.chat_fields import invalid, untranslatable
 from backends.formats.gemini import tier_that_answered
 from backends.formats.json_objects import decode_object, first_of, objects_of, part_of
 from backends.formats.named_addresses import PICTURE, addresses_in
-from backends.formats.openai import OpenAIStreamReader, error_body, read_answer
+from backends.formats.openai import OpenAIStreamReader, read_answer
 from backends.formats.past_thinking import DETAILS, details_of
 from backends.formats.refused_fields import OfEffort, may_be_repeated, of_effort, refused_field, without_refused
 from backends.formats.strict_turns import mended_chat
-from backends.http.errors import TOO_LONG, error_from_status, google_status, is_too_long
 from backends.http.reply import PlainReply
-from backends.http_backend import where_another_may_do
 from backends.learned import Learned
+from backends.litellm_errors import broken, translated
 from backends.protocol import BackendHealth, Call, Chunk, Reply, trace_of
 from backends.usage import Usage
 
@@ -100,27 +92,6 @@ REFUSED: Final = re.compile(rb'"stop_reason":\s*"refusal"')
 TWICE_IN_STREAMS: Final = re.compile(r"bedrock/.*\bopenai\.")
 """Models in whose input Bedrock's ConverseStream, unlike Converse, counts what was read from and written to the cache.
 litellm adds that once more. It uses ConverseStream if there are tools, for one."""
-_ANSWERED: Final = re.compile(
-    r"litellm\.(?:\w+: ){1,2}(?:\w+Exception (?:\w+ )?- )?(?:litellm\.APIError: )?(?:Invalid response object"
-    r"|LiteLLM: provider returned |Empty or invalid response from LLM endpoint|Unexpected string response from "
-    r"|Unable to get json response|Error converting to valid response block)"
-    r"|litellm\.(InternalServerError|APIConnectionError): \1: \w+Exception - Expecting .{1,60}: line \d"
-)
-"""How litellm's errors, most of them as of a status 500, and Bedrock's and Gemini's as of a 400, say that an answer
-came that it could not read."""
-_MISREAD: Final = (AttributeError, LookupError, TypeError, ValueError)
-_READERS: Final = frozenset(
-    {
-        "__stream__",
-        "_transform_response",
-        "chunk_creator",
-        "chunk_parser",
-        "convert_str_chunk_to_generic_chunk",
-        "transform_response",
-    }
-)
-"""Functions of litellm's, and of the OpenAI client within it, that read an answer or a piece of one."""
-_ADDRESS: Final = re.compile(rb":(?:\\?/|\\u002f){2}", re.IGNORECASE)
 Complete = Callable[..., Awaitable[object]]
 
 
@@ -184,9 +155,9 @@ class LitellmBackend:
         except BackendError:
             raise
         except Exception as error:
-            raise self._translated(error, call) from error
+            raise translated(error, call, backend=self._name) from error
         if call.is_stream:
-            return _LitellmReply(cast(AsyncIterator[_Model], answer), call, self, begins_by)
+            return _LitellmReply(cast(AsyncIterator[_Model], answer), call, self._name, begins_by)
         document = _with_tier(_json(answer), _tier_beside(answer))
         chunk = _without_other_counts(read_answer(document, backend=self._name), call)
         return PlainReply(_unbilled(chunk) if _is_refusal(document) else chunk)
@@ -229,55 +200,16 @@ class LitellmBackend:
         for name in set(addresses_in(messages)) - takes:
             raise untranslatable("messages", f"{name} is an address, which {self._name} cannot take; send it as base64")
 
-    def _translated(self, error: Exception, call: Call) -> BackendError:
-        kind, message = type(error).__name__, str(getattr(error, "message", ""))
-        status, refused = getattr(error, "status_code", None), getattr(error.__context__, "status_code", None)
-        if refused in (400, 413, 422):
-            # litellm goes by words, as `Invalid API Key`, `Overloaded`, `rate limit` or `timed out`, which a refusal
-            # may only quote of the caller.
-            kind, status = "BadRequestError", google_status(refused, message.encode())
-        if isinstance(error, TimeoutError) or kind == "Timeout":
-            return UpstreamTimeout(f"{self._name} sent no answer in time")
-        if _ANSWERED.match(message) or _is_misread(error):
-            return self._unreadable()
-        if not isinstance(status, int) or kind == "APIConnectionError":
-            return UpstreamUnavailable(f"{self._name} failed ({type(error).__name__})")
-        if 200 <= status < 300 or kind == "APIResponseValidationError":
-            return self._unreadable()
-        response = getattr(error, "response", None)
-        headers = cast(Mapping[str, str], getattr(response, "headers", None) or {})
-        code = TOO_LONG if is_too_long(message.encode()) else None
-        body = error_body(message, kind="invalid_request_error", code=code)
-        theirs = message.partition(" - ")[2].encode()  # "litellm.RateLimitError: VertexAIException - {...}"
-        made = error_from_status(status, headers, theirs if decode_object(theirs) else body, backend=self._name)
-        if isinstance(made, UpstreamAuth) and status == 403 and _ADDRESS.search(call.body):
-            # A bucket's file that is not ours to read: that says nothing against our key.
-            return UpstreamRejected(f"{made.message}: what the request names by its address may not be ours to read")
-        if not isinstance(made, UpstreamRejected):
-            return made
-        made.body = body
-        return made if isinstance(made, Untranslatable) else where_another_may_do(made, body, call.upstream_model)
-
-    def _unreadable(self) -> UnreadableAnswer:
-        return UnreadableAnswer(f"{self._name} sent an answer that litellm cannot read")
-
-    def broken(self, error: Exception, call: Call, *, is_started: bool) -> BackendError:
-        """The error for an exception in the middle of a stream."""
-        if not is_started:
-            return self._translated(error, call)
-        kind = StreamStalled if isinstance(error, TimeoutError) else StreamBroken
-        return kind(f"{self._name} broke off its answer ({type(error).__name__})")
-
 
 class _LitellmReply:
     content_type = "text/event-stream"
 
-    def __init__(self, pieces: AsyncIterator[_Model], call: Call, backend: LitellmBackend, begins_by: float) -> None:
+    def __init__(self, pieces: AsyncIterator[_Model], call: Call, backend: str, begins_by: float) -> None:
         self._pieces = pieces
         self._begins_by = begins_by
         self._call = call
         self._backend = backend
-        self._reader = OpenAIStreamReader(backend.name, wants_usage_chunk=call.wants_usage_chunk)
+        self._reader = OpenAIStreamReader(backend, wants_usage_chunk=call.wants_usage_chunk)
         self._is_unreported = self._is_refused = self._has_output = False
         self._tier: str | None = None
 
@@ -288,7 +220,7 @@ class _LitellmReply:
                 async with asyncio.timeout(idle_seconds) if reader.is_started else asyncio.timeout_at(self._begins_by):
                     piece = await anext(self._pieces, None)
             except Exception as error:
-                raise self._backend.broken(error, self._call, is_started=reader.is_started) from error
+                raise broken(error, self._call, backend=self._backend, is_started=reader.is_started) from error
             self._tier = self._tier or _tier_beside(piece)
             document = None if piece is None else _with_tier(self._as_reported(_json(piece)), self._tier)
             if document is not None and not self._has_output and _is_refusal(document):
@@ -319,17 +251,6 @@ class _LitellmReply:
         close = getattr(self._pieces, "aclose", None)
         if close is not None:
             await close()
-
-
-def _is_misread(error: BaseException | None) -> bool:
-    """Whether litellm failed at an answer that lacks what it expects: a KeyError, which it reports like a connection
-    that failed."""
-    while error is not None:
-        names = (frame.f_code.co_name for frame, _ in walk_tb(error.__traceback__))
-        if isinstance(error, _MISREAD) and not _READERS.isdisjoint(names):
-            return True
-        error = error.__context__
-    return False
 
 
 def _is_refusal(document: bytes) -> bool:
