@@ -1,14 +1,23 @@
 """Counts an answer's calls of its provider's own tools, which are billed beside the tokens. Pure; knows no prices."""
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from backends.formats.json_objects import Fields, objects_of, part_of, text_of
 from backends.formats.usage_wire import MalformedUsage, token_count
+from backends.usage import Usage
 
 _NO_SEARCH: Final = frozenset({"open_page", "find_in_page", "find"})
 """Actions of a `web_search_call` on a page already found; only searches are billed."""
 _BILLED_OTHERWISE: Final = frozenset({"code_interpreter_call", "image_generation_call", "x_search_call"})
+
+
+_SEARCHES_BY_BLOCKS: Final = re.compile(r"gpt-4(?:o|\.1)-mini(?:-\d{4}-\d\d-\d\d)?")
+_BLOCK_TOKENS: Final = 8_000
+"""Of input, for each search. Source: OpenAI's pricing page."""
 
 
 class ToolCalls(NamedTuple):
@@ -33,6 +42,17 @@ def calls_of_response(response: Mapping[str, object]) -> ToolCalls:
     if any(map(_is_preview, objects_of(response.get("tools")))):
         return ToolCalls(0, files, others + searches)
     return ToolCalls(searches, files, others)
+
+
+def with_searched(usage: Usage, response: Mapping[str, object]) -> Usage:
+    """A usage with what its searches found, which OpenAI bills by blocks for two models. Whether it counts them nobody
+    says: they are added where it is too low to have them, and it is an estimate either way."""
+    is_by_blocks = _SEARCHES_BY_BLOCKS.fullmatch(text_of(response, "model") or "") is not None
+    if not usage.web_searches or not is_by_blocks:
+        return usage
+    blocks = usage.web_searches * _BLOCK_TOKENS
+    more = blocks if usage.input_tokens < blocks else 0
+    return replace(usage, input_tokens=usage.input_tokens + more, is_estimated=True)
 
 
 def _reported_searches(response: Mapping[str, object]) -> int | None:

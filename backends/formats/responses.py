@@ -12,7 +12,7 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from backends.errors import BackendError, Untranslatable, UpstreamRejected
-from backends.formats.hosted_tools import calls_of_response
+from backends.formats.hosted_tools import calls_of_response, with_searched
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.openai import error_body
 from backends.formats.past_thinking import is_our_reasoning
@@ -187,7 +187,7 @@ def usage_of(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
     calls = calls_of_response(response)
     if not any(calls) or usage.web_searches or usage.file_searches or usage.other_tool_calls:
         return usage, False
-    return replace(usage, **calls._asdict()), False
+    return with_searched(replace(usage, **calls._asdict()), response), False
 
 
 def finish_reason_of(response: Mapping[str, object]) -> str | None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from backends.formats.hosted_tools import ToolCalls, calls_of_response
-from backends.formats.responses import ResponsesStreamReader, read_response
+from backends.formats.responses import ResponsesStreamReader, read_response, usage_of
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage
 from backends.usage import Usage
 
@@ -45,6 +45,25 @@ CASES: list[tuple[Json, ToolCalls]] = [
 @pytest.mark.parametrize(("response", "expected"), CASES)
 def test_calls_of_a_response(response: Json, expected: ToolCalls) -> None:
     assert calls_of_response(response) == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "items", "input_tokens", "expected"),
+    [
+        ("gpt-4.1-mini-2025-04-14", [WEB, OPENED, WEB], 347, Usage(16_347, web_searches=2, is_estimated=True)),
+        ("gpt-4o-mini", [WEB], 8_347, Usage(8_347, web_searches=1, is_estimated=True)),
+        ("gpt-4o-mini", [OPENED], 347, Usage(347)),
+        ("gpt-4.1-2025-04-14", [WEB], 347, Usage(347, web_searches=1)),
+    ],
+)
+def test_two_models_searches_are_billed_by_blocks_that_no_usage_is_known_to_count(
+    model: str, items: list[Json], input_tokens: int, expected: Usage
+) -> None:
+    said: Json = {"model": model, "output": items, "usage": {"input_tokens": input_tokens, "output_tokens": 0}}
+    assert usage_of(said) == (expected, False)
+    assert usage_of(said | {"output": [WEB], "tools": [{"type": "web_search_preview"}]})[0] == Usage(
+        input_tokens, other_tool_calls=1
+    )
 
 
 def test_whole_and_streamed_responses_count_the_same() -> None:
