@@ -4,12 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from backends.errors import (
-    RateLimited,
-)
-from backends.http.errors import (
-    error_from_status,
-)
+from backends.errors import RateLimited
+from backends.http.errors import error_from_status
 from backends.http.retry_after import parse_retry_after
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
