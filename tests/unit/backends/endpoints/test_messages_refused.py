@@ -20,6 +20,52 @@ from tests.scripted_provider import Raw, ScriptedProvider
 
 LEAST: dict[str, object] = {"model": "auto", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 BY_ID = {"type": "image", "source": {"type": "file", "file_id": "f"}}
+REFUSED: list[tuple[dict[str, object], str]] = [
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": None}, "max_tokens"),
+    ({"max_tokens": True}, "max_tokens"),
+    ({"model": None}, "model"),
+    ({"messages": []}, "messages"),
+    ({"messages": {}}, "messages"),
+    ({"messages": [1]}, "messages[0]"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content"),
+    ({"messages": [{"role": "user", "content": []}]}, "messages"),
+    ({"messages": [{"role": "system", "output_config": {"effort": "low"}}]}, "messages"),
+    ({"messages": [{"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}]}, "messages"),
+    ({"messages": [{"role": "user", "content": [{"type": "server_tool_use"}]}]}, "messages[0].content"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "file"}}]}]},
+        "messages[0].content",
+    ),
+    ({"messages": [{"role": "assistant", "content": [{"type": "web_search_tool_result"}]}]}, "messages[0].content"),
+    ({"system": [{"type": "text"}]}, "system"),
+    ({"tools": [{"type": "web_search_20260101", "name": "web_search"}]}, "tools[0].type"),
+    ({"tools": [{"input_schema": {}}]}, "tools[0].name"),
+    ({"tools": [{"name": "f", "input_schema": "text"}]}, "tools[0].input_schema"),
+    ({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f"}]}]}, "messages[0].content.id"),
+    ({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "t"}]}]}, "messages[0].content.name"),
+    ({"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}, "messages[0].content.tool_use_id"),
+    ({"tool_choice": {"type": "maybe"}}, "tool_choice.type"),
+    ({"temperature": "hot"}, "temperature"),
+    ({"temperature": 1.5}, "temperature"),
+    ({"top_p": True}, "top_p"),
+    ({"stop_sequences": "x"}, "stop_sequences"),
+    ({"stop_sequences": [7]}, "stop_sequences"),
+]
+
+
+@pytest.mark.parametrize(("body", "param"), REFUSED)
+def test_refusals_name_the_place(body: dict[str, object], param: str) -> None:
+    with pytest.raises(UpstreamRejected) as caught:
+        chat_body_from_messages(json.dumps(LEAST | body).encode())
+    assert str(caught.value).startswith(f"{param}: ")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff"])
+def test_a_body_must_be_an_object(body: bytes) -> None:
+    with pytest.raises(UpstreamRejected, match="body"):
+        chat_body_from_messages(body)
 
 
 @pytest.mark.parametrize(
