@@ -10,7 +10,8 @@ import msgspec
 from backends.formats.json_objects import Fields
 from gateway.api.item_pages import USUAL_ITEMS, page_of
 from gateway.errors import InvalidRequest, Overloaded, StoreDown
-from gateway.kept_answers.kept_responses import KeptResponses, Turn
+from gateway.kept_answers.kept_responses import KeptResponses
+from gateway.kept_answers.kept_turns import Turn
 from gateway.kept_answers.open_responses import OpenResponses, is_background
 from gateway.kept_answers.resumed_stream import ResumedStream
 from gateway.request.field_checks import whole_number

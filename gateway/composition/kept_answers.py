@@ -9,7 +9,7 @@ from gateway.config.settings import KeptAnswerSettings
 from gateway.errors import StateError, StoreDown
 from gateway.extras import install_command
 from gateway.kept_answers.idempotency import IdempotencyStore
-from gateway.kept_answers.kept_responses import TurnStore
+from gateway.kept_answers.kept_turns import TurnStore
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.kept_answers.memory_responses import MemoryResponses
 from gateway.kept_answers.memory_turns import MemoryTurns

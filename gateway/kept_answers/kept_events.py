@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from gateway.errors import StoreDown
-from gateway.kept_answers.kept_responses import TRIES, KeptResponses
+from gateway.kept_answers.kept_turns import TRIES, KeptTurns
 from gateway.process.tasks import to_its_end
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ _HEAD: Final = msgspec.msgpack.Decoder(Head)
 class KeptEvents:
     """Those of one response, as they are read. Everything may raise StoreDown."""
 
-    def __init__(self, kept: KeptResponses, tenant: str, response_id: str, seconds: float = EVENT_SECONDS) -> None:
+    def __init__(self, kept: KeptTurns, tenant: str, response_id: str, seconds: float = EVENT_SECONDS) -> None:
         self._seconds = seconds
         self._kept = kept
         self._tenant = tenant

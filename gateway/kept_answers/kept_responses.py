@@ -1,17 +1,15 @@
 """Responses that the gateway stores for models without a Responses API: later requests may refer to them
 (`previous_response_id`, `item_reference`), and the references are replaced by their content.
 
-Each is one turn that names the turn before it. It is encrypted with its tenant's secret, so that reading the store
-reveals nothing, and expires some time after it was last referred to. Knows no store and no HTTP.
+Each is one turn that names the turn before it (kept_turns.py). Knows no store and no HTTP.
 """
 
 import asyncio
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -28,8 +26,7 @@ from gateway.kept_answers.conversation_items import (
     shown,
 )
 from gateway.kept_answers.kept_conversations import Belonging
-from gateway.kept_answers.record_store import pseudonym
-from gateway.kept_answers.sealing import Seal
+from gateway.kept_answers.kept_turns import TRIES, KeptTurns, Turn, TurnStore
 from gateway.request.many_values import require_bearable
 from gateway.request.run import Accepted, Incoming
 
@@ -39,43 +36,10 @@ LARGEST_TURN_BYTES: Final = 8 << 20
 """The most for a turn's input and response together; a larger one is not kept."""
 REST_SECONDS: Final = 5.0
 """How long nothing is kept after a store failure, so that answers do not wait for it again and again."""
-TRIES: Final = 10
-BRIEF_SECONDS: Final = 600.0
-"""How long a response with `store: false` can be fetched that was written in the background, as at OpenAI."""
 _PREVIOUS: Final = "previous_response_id"
 _CONVERSATION: Final = "conversation"
 _BACKGROUND: Final = ("background", "background_options")
 _REFERENCE: Final = "item_reference"
-_BRIEF: Final = "\0brief"
-"""Behind the id, so that reading one does not make it last as long as others."""
-
-
-class TurnStore(Protocol):
-    """Bytes by name, for a time. May raise StoreDown, and soon."""
-
-    async def get(self, name: str, seconds: float) -> bytes | None:
-        """The value of that name, or None if there is none or it expired. Renews its expiry to `seconds` from now."""
-        ...
-
-    async def put(self, name: str, value: bytes, seconds: float, *, owner: str = "") -> None:
-        """`owner` is as in Change."""
-        ...
-
-    async def delete(self, name: str, *, owner: str = "") -> bool:
-        """Whether there was anything."""
-        ...
-
-
-class Turn(msgspec.Struct, frozen=True, array_like=True):
-    """A response as its caller received it, its input items, and the response or conversation that it continued. One
-    that `is_open` is still being written (open_responses.py), one that `is_brief` is kept for BRIEF_SECONDS."""
-
-    response: bytes
-    items: bytes
-    previous: str | None
-    conversation_id: str | None = None
-    is_open: bool = False
-    is_brief: bool = False
 
 
 class Resumed(msgspec.Struct, frozen=True):
@@ -109,7 +73,7 @@ class _Asked(msgspec.Struct):
 _ASKED: Final = msgspec.json.Decoder(_Asked)
 
 
-class KeptResponses:
+class KeptResponses(KeptTurns):
     """One per worker process, over a store that may be shared. `secret` returns a tenant's 32 bytes; `most_bytes`
     limits a request with everything it refers to, `most_added_bytes` what references add to all requests in progress;
     if `seconds` is 0, nothing is kept."""
@@ -125,11 +89,8 @@ class KeptResponses:
         largest_turn_bytes: int = LARGEST_TURN_BYTES,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.store = store
-        self._seal = Seal(secret)
-        self.seconds = seconds
+        super().__init__(store, secret, seconds)
         self.largest_turn_bytes = largest_turn_bytes
-        self.again_seconds = 1.0
         self._most_bytes = most_bytes
         self._most_added_bytes = most_added_bytes
         self._added_bytes = 0
@@ -236,35 +197,6 @@ class KeptResponses:
             if left:
                 await asyncio.sleep(self.again_seconds)
 
-    async def put(self, tenant: str, response_id: str, turn: Turn) -> None:
-        """Raises StoreDown."""
-        called, seconds = (response_id + _BRIEF, BRIEF_SECONDS) if turn.is_brief else (response_id, self.seconds)
-        await self.put_sealed(tenant, called, msgspec.msgpack.encode(turn), seconds)
-
-    async def find(self, tenant: str, response_id: str) -> Turn | None:
-        """A kept response of this tenant. Raises StoreDown."""
-        if not self.seconds:
-            return None
-        plain = await self.find_sealed(tenant, response_id, self.seconds)
-        if plain is None:
-            plain = await self.find_sealed(tenant, response_id + _BRIEF, BRIEF_SECONDS)
-        return None if plain is None else msgspec.msgpack.decode(plain, type=Turn)
-
-    async def put_sealed(self, tenant: str, called: str, plain: bytes, seconds: float) -> None:
-        """Any record, encrypted. Raises StoreDown."""
-        name = name_of(tenant, called)
-        await self.store.put(name, self._seal.close(tenant, name, plain), seconds, owner=pseudonym(tenant))
-
-    async def find_sealed(self, tenant: str, called: str, seconds: float) -> bytes | None:
-        """A record, kept for `seconds` from now. Raises StoreDown."""
-        name = name_of(tenant, called)
-        sealed = await self.store.get(name, seconds)
-        return None if sealed is None else self._seal.open(tenant, name, sealed)
-
-    async def mark_of(self, tenant: str, response_id: str) -> bytes | None:
-        """Who cancelled or deleted a response while it was written left one (open_responses.py). Raises StoreDown."""
-        return await self.store.get(mark_name(tenant, response_id), self.seconds)
-
     async def is_cancelled(self, resumed: Resumed, response_id: str) -> bool:
         """Whether nobody wants the answer that has just come, as far as can be known."""
         with suppress(StoreDown):
@@ -277,13 +209,6 @@ class KeptResponses:
         turns = await self._turns(tenant, turn.previous)
         whole = joined([part for one in turns for part in (one.items, output_of(one.response))] + [turn.items])
         return [shown(item) for item in placed_items(whole)]
-
-    async def forget(self, tenant: str, response_id: str) -> bool:
-        """Deletes a response, or another record; False if there was none. Raises StoreDown."""
-        owner, brief = pseudonym(tenant), name_of(tenant, response_id + _BRIEF)
-        return await self.store.delete(name_of(tenant, response_id), owner=owner) or await self.store.delete(
-            brief, owner=owner
-        )
 
     async def _turns(self, tenant: str, response_id: object) -> Sequence[Turn]:
         """The turns up to the response of that id, oldest first; none if it is not kept here."""
@@ -368,15 +293,6 @@ def _response_of(item_id: str) -> str | None:
     _, _, behind = item_id.partition("_")
     response_id, _, place = behind.rpartition("_")
     return response_id if response_id.startswith("resp_") and place.isdigit() else None
-
-
-def name_of(tenant: str, response_id: str) -> str:
-    """Names of different tenants never coincide."""
-    return hashlib.sha256(f"{tenant}\0{response_id}".encode()).hexdigest()
-
-
-def mark_name(tenant: str, response_id: str) -> str:
-    return name_of(tenant, f"{response_id}\0unwanted")
 
 
 def _beginning_is_gone() -> InvalidRequest:

@@ -15,7 +15,7 @@ from backends.endpoints.responses_items import ResponseHead
 from backends.formats.json_objects import Fields, decode_object, text_of
 from gateway.errors import BreakevenError, RateLimitExceeded
 from gateway.kept_answers.kept_events import EVENT_SECONDS, KeptEvents
-from gateway.kept_answers.kept_responses import BRIEF_SECONDS, KeptResponses, Turn, mark_name, name_of
+from gateway.kept_answers.kept_turns import BRIEF_SECONDS, KeptTurns, Turn, mark_name, name_of
 from gateway.kept_answers.record_store import pseudonym
 from gateway.request.run import Accepted
 
@@ -56,7 +56,7 @@ class Open(msgspec.Struct, frozen=True):
 class OpenResponses:
     """Over the store of `kept`. `now` is Unix seconds. Everything may raise StoreDown."""
 
-    def __init__(self, kept: KeptResponses, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, kept: KeptTurns, *, now: Callable[[], float] = time.time) -> None:
         self._kept = kept
         self._store = kept.store
         self._now = now

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.errors import InvalidRequest, NotFound, StoreDown
 from gateway.kept_answers.kept_conversations import KeptConversations
-from gateway.kept_answers.kept_responses import TurnStore
+from gateway.kept_answers.kept_turns import TurnStore
 from gateway.kept_answers.memory_turns import OVERHEAD_BYTES, MemoryTurns
 from gateway.kept_answers.record_store import Change, RecordStore
 from gateway.storage.redis.client import connect_bytes

@@ -16,7 +16,8 @@ from gateway.errors import BreakevenError
 from gateway.kept_answers.background_responses import BackgroundResponses
 from gateway.kept_answers.idempotency import Headers, Idempotency, IdempotencyStore, Sink
 from gateway.kept_answers.kept_conversations import KeptConversations
-from gateway.kept_answers.kept_responses import KeptResponses, TurnStore
+from gateway.kept_answers.kept_responses import KeptResponses
+from gateway.kept_answers.kept_turns import TurnStore
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
 from gateway.kept_answers.memory_responses import MemoryResponses
 from gateway.kept_answers.memory_turns import MemoryTurns

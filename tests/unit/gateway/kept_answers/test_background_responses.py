@@ -13,7 +13,8 @@ from gateway.api.kept_responses import ask_kept_response
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded
 from gateway.kept_answers.keeping_caller import keeping
 from gateway.kept_answers.kept_conversations import KeptConversations
-from gateway.kept_answers.kept_responses import Resumed, Turn
+from gateway.kept_answers.kept_responses import Resumed
+from gateway.kept_answers.kept_turns import Turn
 from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.kept_answers.open_responses import DEAD_SECONDS, Open
 from gateway.ledger.entry import Status

@@ -10,7 +10,7 @@ from backends.endpoints.responses_items import ResponseHead
 from gateway.errors import InvalidRequest
 from gateway.kept_answers.background_callers import BackgroundStream
 from gateway.kept_answers.kept_events import PAGE_BYTES, EventWriter, KeptEvents
-from gateway.kept_answers.kept_responses import BRIEF_SECONDS
+from gateway.kept_answers.kept_turns import BRIEF_SECONDS
 from gateway.kept_answers.open_responses import DEAD_SECONDS, Open
 from gateway.kept_answers.resumed_stream import ResumedStream
 from gateway.ledger.entry import Status

@@ -12,7 +12,8 @@ from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 from gateway.access.keys import KeyRecord
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown, UpstreamFailed
-from gateway.kept_answers.kept_responses import REST_SECONDS, KeptResponses, TurnStore
+from gateway.kept_answers.kept_responses import REST_SECONDS, KeptResponses
+from gateway.kept_answers.kept_turns import TurnStore
 from gateway.kept_answers.memory_turns import MemoryTurns
 from gateway.ledger.entry import tenant_of
 from gateway.request.many_values import MOST
