@@ -71,6 +71,7 @@ class OpenAIStreamReader(StreamReader):
         "_joins",
         "_model",
         "_seen_choices",
+        "_tools_run",
         "_used_by_choices",
         "_wants_usage",
     )
@@ -96,6 +97,7 @@ class OpenAIStreamReader(StreamReader):
         self._seen_choices: set[int] = set()
         self._finished_choices: dict[int, str] = {}
         self._used_by_choices: Usage | None = None
+        self._tools_run = 0
 
     def read(self, data: bytes) -> list[Chunk]:
         """The chunk for one event. Raises StreamBroken, or before the first chunk any retryable error."""
@@ -185,8 +187,11 @@ class OpenAIStreamReader(StreamReader):
                 if found:
                     has_output = True
                     characters += count
-                if text is not None and type(text.content) is list:
-                    has_parts = True
+                if text is not None:
+                    if type(text.content) is list:
+                        has_parts = True
+                    if text.executed_tools:
+                        self._tools_run = max(self._tools_run, choice.tools_run)
                 if choice.finish_reason and choice.finish_reason != _NONE_YET:
                     is_given_up = is_given_up or _is_given_up(choice)
                     before = self._finished_choices.setdefault(choice.index, choice.finish_reason)
@@ -204,6 +209,8 @@ class OpenAIStreamReader(StreamReader):
                     found_usage = self._used_by_choices = _with_another_choice(
                         self._used_by_choices, found_usage, event
                     )
+                if self._tools_run:
+                    found_usage = _with_tools_run(found_usage, self._tools_run)
                 usage, is_malformed = found_usage or usage, is_malformed or is_no_usage
             if is_given_up:
                 given_up = (
@@ -254,6 +261,10 @@ def _with_another_choice(so_far: Usage | None, usage: Usage, event: ChatEvent) -
         output_tokens=usage.output_tokens + so_far.output_tokens,
         reasoning_tokens=usage.reasoning_tokens + so_far.reasoning_tokens,
     )
+
+
+def _with_tools_run(usage: Usage | None, tools_run: int) -> Usage | None:
+    return usage and replace(usage, other_tool_calls=usage.other_tool_calls + tools_run)
 
 
 def _of_all_choices(event: ChatEvent, usage: Usage, characters: int) -> Usage | None:
@@ -320,6 +331,7 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
     usage, is_malformed = _usage(event, has_choices=has_choices)
     if usage is not None and event.timings is not None and len(event.choices or ()) > 1:
         usage = _of_all_choices(event, usage, characters)
+    usage = _with_tools_run(usage, sum(choice.tools_run for choice in event.choices or ()))
     if is_given_up:
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
     if is_bare:

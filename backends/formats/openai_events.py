@@ -53,6 +53,8 @@ class _Text(msgspec.Struct):
     tool_calls: list[_ToolCall] | None = None
     function_call: _Function | None = None
     audio: dict[str, object] | None = None
+    executed_tools: list[object] | None = None
+    """Groq's own tools that ran for the answer, which it bills beside the tokens."""
 
     def output(self) -> tuple[bool, int]:
         """(whether anything was said, its length in characters), reasoning and tool calls included."""
@@ -82,6 +84,13 @@ class Choice(msgspec.Struct):
     native_finish_reason: str | None = None
     """What OpenRouter's provider said. OpenRouter may call its failure a stop."""
     usage: object = None
+
+    @property
+    def tools_run(self) -> int:
+        """How many of the provider's own tools ran so far; a stream may tell one twice, under its index."""
+        text = self.message or self.delta
+        told = objects_of(text.executed_tools) if text is not None else []
+        return max((len(told), *((integer(one, "index") or 0) + 1 for one in told))) if told else 0
 
     @property
     def is_bare(self) -> bool:

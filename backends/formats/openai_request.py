@@ -58,6 +58,7 @@ _DECIDED_ON: Final = frozenset(
         "best_of",
         "cache_salt",
         "conversation",
+        "enable_search",
         "fallbacks",
         "functions",
         "input",

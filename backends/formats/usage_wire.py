@@ -20,8 +20,8 @@ Rules that differ between providers, each found by the fields themselves and nev
 * Kimi behind some servers, and OpenRouter, count more reasoning than `completion_tokens`: the larger of the two is the
   output, an estimate unless `total_tokens` agrees.
 * Web searches made for the answer are in OpenRouter's `server_tool_use`, litellm's `prompt_tokens_details`,
-  Perplexity's `num_search_queries` and xAI's `server_side_tool_usage_details`. OpenAI's usage is silent: see
-  hosted_tools.py.
+  Perplexity's `num_search_queries`, xAI's `server_side_tool_usage_details`, and DashScope's `plugins` (chats) and
+  `x_tools` (responses). OpenAI's usage is silent: see hosted_tools.py.
 * What is charged, tools included, is in xAI's `cost_in_usd_ticks`, ten billionths of a dollar, which is all that its
   images report; in the `total_cost` of Perplexity's `cost`, known by its `currency`; in the `gateway_cost` of Vercel's
   gateway, which is its `cost` and its surcharges, and beside the usage of messages and responses; and in OpenRouter's
@@ -112,8 +112,12 @@ def parse_openai_usage(wire: object, *, service_tier: object = None) -> Usage:
                 (into, "web_search_requests"),
                 (usage, "num_search_queries"),
                 (ran, "web_search_calls"),
+                (part_of(part_of(usage, "plugins"), "search"), "count"),
+                (part_of(part_of(usage, "x_tools"), "web_search"), "count"),
             ),
-            file_searches=_count(ran, "file_search_calls"),
+            file_searches=_first(
+                (ran, "file_search_calls"), (part_of(part_of(usage, "x_tools"), "file_search"), "count")
+            ),
             other_tool_calls=sum(
                 _count(ran, name)
                 for name in ran

@@ -89,6 +89,7 @@ class ChatBody(Body):
     response_format: Format | None = None
     web_search_options: msgspec.Raw = ABSENT
     search_parameters: msgspec.Raw = ABSENT
+    enable_search: msgspec.Raw = ABSENT
     plugins: msgspec.Raw = ABSENT
     prediction: msgspec.Raw = ABSENT
 

@@ -157,7 +157,7 @@ def _asks_models(name: str) -> bool:
 
 
 def _is_given(raw: msgspec.Raw) -> bool:
-    return bytes(raw) not in (b"", b"null")
+    return bytes(raw) not in (b"", b"null", b"false")
 
 
 def limit_calls(body: bytes, tools: HostedTools) -> bytes:
@@ -201,7 +201,7 @@ def _limited_inside(messages: bytes) -> bytes:
 
 
 def _of_chat(parsed: ChatBody, plugins: frozenset[ToolKind]) -> HostedTools:
-    asked = (parsed.web_search_options, parsed.search_parameters)
+    asked = (parsed.web_search_options, parsed.search_parameters, parsed.enable_search)
     if not plugins and not parsed.tools and not any(asked):
         return NO_TOOLS
     kinds = set(plugins)

@@ -9,7 +9,7 @@ from backends.errors import (
     UpstreamAuth,
     UpstreamUnavailable,
 )
-from backends.formats.openai import read_answer
+from backends.formats.openai import OpenAIStreamReader, read_answer
 from backends.protocol import Chunk
 from backends.usage import EngineTimings, Usage
 from tests.unit.backends.formats.test_openai import USAGE
@@ -33,6 +33,27 @@ def test_a_plain_answer_passes_unchanged() -> None:
         timings=EngineTimings(0.25, 0.0),
         is_done=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "calls"),
+    [
+        ([[{"type": "search", "index": 0}], [{"type": "search", "index": 0}, {"type": "visit", "index": 1}]], 2),
+        ([[{"type": "search"}], [{"type": "visit"}]], 1),
+        ([[], None], 0),
+    ],
+)
+def test_tools_that_groq_ran_are_counted(told: list[object], calls: int) -> None:
+    """Its `browser_search` was booked as free."""
+    expected = Usage(3, output_tokens=2, other_tool_calls=calls)
+    reader = OpenAIStreamReader("b", wants_usage_chunk=True)
+    for tools in told:
+        reader.read(json.dumps({"choices": [{"delta": {"executed_tools": tools}}]}).encode())
+    [last] = reader.read(json.dumps({"choices": [], "x_groq": {"usage": USAGE}}).encode())
+    assert last.usage == expected
+    message = {"content": "hello", "executed_tools": told[1]}
+    answer = read_answer(json.dumps({"choices": [{"message": message}], "usage": USAGE}).encode(), backend="b")
+    assert answer.usage == expected
 
 
 @pytest.mark.parametrize("usage", [b'{"prompt_tokens":8,"total_tokens":8}', b'{"total_tokens":8}'])

@@ -70,6 +70,17 @@ WORDINGS: list[tuple[str, dict[str, object], Usage]] = [
         )
         for split in ({}, {"cache_creation": {"ephemeral_5m_input_tokens": 18613}})
     ),
+    *(
+        ("dashscope, that searched", bare(10, 4, 14) | told, searched)
+        for told, searched in (
+            ({"plugins": {"search": {"count": 2, "strategy": "agent"}}}, Usage(10, output_tokens=4, web_searches=2)),
+            ({"plugins": ["search"]}, Usage(10, output_tokens=4)),
+            (
+                {"x_tools": {"web_search": {"count": 1}, "file_search": {"count": 3}}},
+                Usage(10, output_tokens=4, web_searches=1, file_searches=3),
+            ),
+        )
+    ),
     (
         "groq",
         {"queue_time": 0.02, "prompt_tokens": 9, "prompt_time": 0.001, "completion_tokens": 7, "total_tokens": 16},

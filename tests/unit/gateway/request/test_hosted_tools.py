@@ -105,6 +105,8 @@ def held(calls: int, cents: float) -> float:
         ("chat.completions", {"plugins": [{"id": "file-parser"}]}, None),
         ("chat.completions", {"plugins": "web"}, held(ASSUMED_CALLS, 1)),
         ("chat.completions", {"web_search_options": {}}, held(ASSUMED_CALLS, 1)),
+        ("chat.completions", {"enable_search": True}, held(ASSUMED_CALLS, 1)),
+        ("chat.completions", {"enable_search": False}, 0),
         ("chat.completions", {"tools": [{"type": "custom", "custom": {"name": "a"}}, {"function": {"name": "b"}}]}, 0),
         ("chat.completions", {"tools": ["browser_search", None, {"type": ["browser_search"]}]}, 0),
         ("chat.completions", {"tools": [FUNCTION, {"type": "browser_search"}]}, None),
