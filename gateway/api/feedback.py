@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from gateway.access.keys import KeyRecord
 from gateway.api.callers_key import known_first
@@ -12,14 +12,13 @@ from gateway.api.token_path import credential_of
 from gateway.ledger.entry import Entry
 from gateway.pipeline import Pipeline
 from gateway.stores import EntryStore, Feedback, FeedbackKind, FeedbackStore
+from gateway.strict import Strict
 
 LABELS: dict[str, float] = {"good": 1.0, "bad": 0.0}
 
 
-class FeedbackBody(BaseModel):
+class FeedbackBody(Strict):
     """A rating: a `score` from 0 (useless) to 1 (perfect), or a `label`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     request_id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
     score: float | None = Field(default=None, ge=0, le=1)

@@ -2,19 +2,16 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gateway.limits.values import MOST_COUNT, Rates, SharedLimits
+from gateway.strict import Strict
 
 Name = Annotated[str, Field(min_length=1, max_length=120)]
 Count = Annotated[int, Field(ge=1, le=MOST_COUNT)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class RateSettings(_Strict):
+class RateSettings(Strict):
     """Across all keys; tokens are input tokens."""
 
     requests_per_minute: Count | None = None
@@ -22,7 +19,7 @@ class RateSettings(_Strict):
     max_parallel_requests: Count | None = None
 
 
-class LimitSettings(_Strict):
+class LimitSettings(Strict):
     """Rates of teams and of models; a key's own limits are stored with the key."""
 
     teams: dict[Name, RateSettings] = Field(default_factory=dict[str, RateSettings])

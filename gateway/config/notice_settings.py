@@ -3,22 +3,21 @@
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from gateway.config.addresses import parse_http_url
+from gateway.strict import Strict
 
 Share = Annotated[Decimal, Field(gt=0, lt=10, decimal_places=3)]
 DEFAULT_SHARES = (Decimal("0.8"), Decimal("0.95"), Decimal(1))
 
 
-class NoticeSettings(BaseModel):
+class NoticeSettings(Strict):
     """A JSON document is posted to `webhook` when a budget's spending first reaches one of the shares `at`, and with
     `forecast` when a month is first likely to exceed its budget.
 
     The address is a secret: BREAKEVEN_NOTICES_WEBHOOK takes precedence over it. Without an address nothing is sent.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     webhook: Annotated[str, AfterValidator(parse_http_url)] | None = Field(default=None, repr=False)
     at: tuple[Share, ...] = Field(default=DEFAULT_SHARES, min_length=1)

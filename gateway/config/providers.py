@@ -6,9 +6,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gateway.routing.rules import RERANK, Ability
+from gateway.strict import Strict
 from gateway.upstreams.warm_prefixes import AUTOMATIC, PromptCache
 from gateway.yaml_document import validate_yaml
 
@@ -43,11 +44,7 @@ class HostedProvider:
         return all(model.supports == (RERANK,) for model in self.models)
 
 
-class Schema(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ModelText(Schema):
+class ModelText(Strict):
     upstream_model: str | None = None
     context_window: Annotated[int, Field(ge=1)]
     supports: tuple[Ability, ...]
@@ -61,14 +58,14 @@ class ModelText(Schema):
         )
 
 
-class PromptCacheText(Schema):
+class PromptCacheText(Strict):
     ttl_seconds: Annotated[float, Field(gt=0)] = AUTOMATIC.ttl_seconds
     least_tokens: Annotated[int, Field(ge=1)] = AUTOMATIC.least_tokens
     step_tokens: Annotated[int, Field(ge=1)] = AUTOMATIC.step_tokens
     is_automatic: bool = AUTOMATIC.is_automatic
 
 
-class ProviderText(Schema):
+class ProviderText(Strict):
     key_env: Annotated[tuple[str, ...], Field(min_length=1)]
     base_url: Annotated[str, Field(pattern=r"^https://")]
     wire_format: WireFormat
@@ -90,7 +87,7 @@ class ProviderText(Schema):
         )
 
 
-class ProvidersText(Schema):
+class ProvidersText(Strict):
     longer_cached: dict[str, Annotated[int, Field(ge=1)]]
     providers: dict[str, ProviderText]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal, cast
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from gateway.config.addresses import (
     is_openais,
@@ -23,15 +23,12 @@ from gateway.config.redis_addresses import parse_redis_url
 from gateway.config.sign_in import SignInSettings
 from gateway.errors import ConfigurationError
 from gateway.money import MOST_USD, parse_usd
+from gateway.strict import Strict
 from gateway.yaml_document import validate_yaml
 
 LOCAL_BACKEND = "local"
 MOST_DAYS = 36_500
 """A century: earlier times exceed what databases accept."""
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 Usd = Annotated[Decimal, Field(ge=0, le=MOST_USD, decimal_places=12)]

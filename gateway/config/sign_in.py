@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
+
+from gateway.strict import Strict
 
 UiRole = Literal["viewer", "finance", "editor", "owner"]
 Scope = Annotated[str, Field(pattern=r"^[\x21\x23-\x5b\x5d-\x7e]+$")]
@@ -10,15 +12,13 @@ TeamName = Annotated[str, Field(min_length=1, max_length=64)]
 LOOPBACK = ("http://127.0.0.1", "http://localhost", "http://[::1]")
 
 
-class OidcSignIn(BaseModel):
+class OidcSignIn(Strict):
     """An OpenID Connect provider. The client secret is read from the environment variable `client_secret_env`.
 
     `roles` maps values of the claim `roles_claim` to roles, of which the highest counts; `leads` maps them to the team
     led by someone without such a role; `default_role` is for everyone else. `extra_scopes` are requested in addition to
     openid, profile and email.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     issuer: str
     client_id: str = Field(min_length=1)
@@ -38,7 +38,5 @@ class OidcSignIn(BaseModel):
         return url
 
 
-class SignInSettings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class SignInSettings(Strict):
     oidc: OidcSignIn | None = None

@@ -8,24 +8,19 @@ from decimal import Decimal
 from typing import Annotated, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from gateway.economics.errors import EconomicsError
 from gateway.economics.throughput_curve import SweepPoint, ThroughputCurve, fit_throughput_curve
 from gateway.money import parse_usd
+from gateway.strict import Strict
 
 Basis = Literal["measured", "published", "assumed"]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class Row(BaseModel):
-    """Rejects unknown keys: a misspelt one would silently leave a default in force."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class GpuPrice(Row):
+class GpuPrice(Strict):
     """Prices are decimal text, so that they never pass through a float."""
 
     usd_per_hour: str
@@ -38,7 +33,7 @@ class GpuPrice(Row):
         return parse_usd(Decimal(self.usd_per_hour))
 
 
-class Gpu(Row):
+class Gpu(Strict):
     name: str
     memory_gb: Positive
     memory_gb_per_second: Positive
@@ -62,7 +57,7 @@ class Gpu(Row):
         return prices[(len(prices) - 1) // 2]
 
 
-class ServedModel(Row):
+class ServedModel(Strict):
     """What determines memory and speed. `kv_bytes` is per element of the key-value cache; for a mixture of experts,
     `active_parameters_billion` are those used for one token."""
 
@@ -101,14 +96,14 @@ class ServedModel(Row):
         return 2 * self.layers * self.kv_heads * self.head_dimension * self.kv_bytes
 
 
-class Point(Row):
+class Point(Strict):
     concurrency: int = Field(gt=0)
     decode_tokens_per_second: Positive
     time_to_first_token_p95_seconds: Positive | None = None
     """From the sweep, for readers of the table; nothing is computed from it."""
 
 
-class Curve(Row):
+class Curve(Strict):
     """A sweep of one model on one kind of replica."""
 
     gpu: str
@@ -126,7 +121,7 @@ class Curve(Row):
         )
 
 
-class Assumptions(Row):
+class Assumptions(Strict):
     """Achievable shares of the data sheet's figures."""
 
     memory_bandwidth: Share
@@ -137,7 +132,7 @@ class Assumptions(Row):
 Named = TypeVar("Named", Gpu, ServedModel)
 
 
-class GpuTable(Row):
+class GpuTable(Strict):
     version: Literal[1]
     assumptions: Assumptions
     gpus: tuple[Gpu, ...]

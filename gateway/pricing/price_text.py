@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from gateway.instants import start_of_day_us
 from gateway.money import PICO_PER_TOKEN_AT_USD_PER_MTOK, parse_usd
@@ -27,6 +27,7 @@ from gateway.pricing.catalogue import (
     Step,
     Window,
 )
+from gateway.strict import Strict
 from gateway.yaml_document import validate_yaml
 
 
@@ -59,11 +60,7 @@ SERVICES = ("batch", "flex", "priority", "ultrafast", "fast", "us")
 """Service tiers that a record may price; fields of PricesText."""
 
 
-class Schema(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class RatesText(Schema):
+class RatesText(Strict):
     """USD per million tokens; omitted classes cost as their plain class does."""
 
     input: Price
@@ -103,7 +100,7 @@ class LadderText(RatesText):
         return Ladder(self.rates(), tuple(steps))
 
 
-class ServiceText(Schema):
+class ServiceText(Strict):
     """Either a multiple of the ordinary price or a price list of its own."""
 
     multiplier: Annotated[Decimal, Field(ge=0, le=100)] | None = None
@@ -121,7 +118,7 @@ class ServiceText(Schema):
         return Service(multiplier=Fraction(self.multiplier or 0))
 
 
-class WindowText(Schema):
+class WindowText(Strict):
     weekdays: tuple[Annotated[int, Field(ge=1, le=7)], ...]
     start: MinuteOfDay
     end: MinuteOfDay
@@ -130,7 +127,7 @@ class WindowText(Schema):
         return Window(tuple(sorted(self.weekdays)), self.start, self.end)
 
 
-class OffPeakText(Schema):
+class OffPeakText(Strict):
     windows_utc: tuple[WindowText, ...]
     prices: LadderText
 
@@ -201,12 +198,12 @@ def ascending(history: tuple[PricesText, ...]) -> tuple[PricesText, ...]:
 History = Annotated[tuple[PricesText, ...], AfterValidator(ascending)]
 
 
-class ModelText(Schema):
+class ModelText(Strict):
     aliases: tuple[Name, ...] = ()
     prices: History
 
 
-class FileText(Schema):
+class FileText(Strict):
     """A provider's price file. `standard_tiers` names service tiers billed at the ordinary price, `unreported_tiers`
     those that no answer names; `web_search_usd` and `file_search_usd` are per search, unless a record says otherwise.
     """
@@ -219,7 +216,7 @@ class FileText(Schema):
     models: dict[Name, ModelText]
 
 
-class OverrideText(Schema):
+class OverrideText(Strict):
     provider: Name
     model: Name | None = None
     discount: Annotated[Decimal, Field(ge=-10, le=1)] | None = None
@@ -244,7 +241,7 @@ class OverrideText(Schema):
         )
 
 
-class OverridesText(Schema):
+class OverridesText(Strict):
     overrides: tuple[OverrideText, ...]
 
 

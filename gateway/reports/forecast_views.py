@@ -3,18 +3,17 @@
 from datetime import date
 from typing import ClassVar, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gateway.money import MOST_USD, PICO_PER_USD
 from gateway.reports.daily_history import HISTORY_DAYS
 from gateway.reports.dimensions import filters_of
+from gateway.strict import Strict
 
 
-class DailyQuery(BaseModel):
+class DailyQuery(Strict):
     """Complete UTC days before today, of all spend or of one team, project, model and so on. Empty text is what has no
     team or project."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     FILTERS: ClassVar = ("team", "project", "key", "model", "provider")
 

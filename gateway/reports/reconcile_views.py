@@ -3,20 +3,20 @@
 from datetime import date
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+
+from gateway.strict import Strict
 
 MOST_CHARACTERS = 30_000_000
 
 
-class ReconcileBody(BaseModel):
+class ReconcileBody(Strict):
     """`export` is the text of a usage or cost export of OpenAI, Anthropic or OpenRouter, or of a bill of Amazon's,
     Azure's or Google's, JSON or CSV.
 
     `provider` is the provider's name in the ledger. `since` and `until` (exclusive) default to the days that the
     export covers. `named` maps names of the export to the model names of this answer's rows that they mean.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     provider: str = Field(min_length=1, max_length=120)
     export: str = Field(max_length=MOST_CHARACTERS)

@@ -11,12 +11,11 @@ from gateway.instants import microseconds
 from gateway.moments import Moment, localised, require_zone
 from gateway.reports.dimensions import as_dimensions, filters_of
 from gateway.reports.row_order import is_order
+from gateway.strict import Strict
 
 
-class PeriodQuery(BaseModel):
+class PeriodQuery(Strict):
     """ISO 8601 dates or times, UTC unless they state a zone; `until` is exclusive. Default: the last 30 days."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     since: Moment | None = None
     until: Moment | None = None

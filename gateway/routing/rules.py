@@ -6,10 +6,11 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from backends.protocol import MediaOperation
 from gateway.money import PICO_PER_USD
+from gateway.strict import Strict
 from gateway.yaml_document import NAME_PATTERN
 
 Operation = Literal[
@@ -57,12 +58,6 @@ def _unique(values: list[str]) -> list[str]:
 AUTO = "auto"
 """The model name that leaves the choice to the rules."""
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(_unique)]
-
-
-class Strict(BaseModel):
-    """Unknown fields are errors; values never change after validation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 class Range(Strict):

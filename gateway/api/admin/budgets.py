@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from gateway.access.keys import KeyRecord, KeyRing
 from gateway.api.admin.guard import Caller, OnlyTeam, needs
@@ -19,6 +19,7 @@ from gateway.notices.key_budgets import KeySpent
 from gateway.reports.budgets_service import BudgetsService, Standing
 from gateway.reports.daily_costs import BudgetBurn
 from gateway.stores import Budget
+from gateway.strict import Strict
 
 MOST_KEYS = 1000
 
@@ -34,10 +35,8 @@ def _amount(text: str) -> str:
     return format_usd(pico)
 
 
-class NewBudget(BaseModel):
+class NewBudget(Strict):
     """`name` is the team or project; leave it out with the scope `all`. A budget only warns, unless it `stops`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     scope: BudgetScope
     name: str = Field(default="", max_length=64)

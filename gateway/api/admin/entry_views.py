@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 
 from msgspec.structs import asdict
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gateway.ledger.entry import Entry, Media, Status
 from gateway.moments import Moment
 from gateway.money import format_usd, known_usd
 from gateway.stores import AdjustmentKind, Correction, EntryOrder, EntryWanted
+from gateway.strict import Strict
 
 
-class EntryFilter(BaseModel):
+class EntryFilter(Strict):
     """All given fields must match; `until` is exclusive."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     since: Moment | None = None
     until: Moment | None = None

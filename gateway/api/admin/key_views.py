@@ -5,13 +5,14 @@ from datetime import date
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema, field_validator
 
 from gateway.access.keys import KeyRecord, Role
 from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, OldSecret, Rotation
 from gateway.instants import DAY_US, LAST_US, moment_of
 from gateway.limits.values import Limits, new_limits
 from gateway.stores import LAST_DAYS, KeyChange, ListedKey, NewKey
+from gateway.strict import Strict
 from gateway.yaml_document import LABEL_PATTERN
 
 Name = Annotated[str, Field(max_length=200)]
@@ -46,10 +47,8 @@ StoredLimits = Annotated[dict[str, Any], WithJsonSchema(_limits_schema())]
 KeyLimits = Annotated[StoredLimits, AfterValidator(new_limits)]
 
 
-class CreateKey(BaseModel):
+class CreateKey(Strict):
     """A new key. Reports show its cost under its team and project."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Label
     role: Role = "app"
@@ -75,10 +74,8 @@ class CreateKey(BaseModel):
         )
 
 
-class ChangeKey(BaseModel):
+class ChangeKey(Strict):
     """Fields to change; those left out stay. null removes a value: no team or project, all models, no expiry."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: Label | None = None
     team: Label | None = None
@@ -102,10 +99,8 @@ class ChangeKey(BaseModel):
         return cast("KeyChange", given | {name: given[name] or none for name, none in empty.items() if name in given})
 
 
-class NewLimits(BaseModel):
+class NewLimits(Strict):
     """All limits of a key; those left out no longer apply."""
-
-    model_config = ConfigDict(extra="forbid")
 
     limits: KeyLimits
 
@@ -137,10 +132,8 @@ class CreatedKey(Key):
     key: str
 
 
-class RotateKey(BaseModel):
+class RotateKey(Strict):
     """How long the key's older secrets keep working beside the new one; at 0 they end at once."""
-
-    model_config = ConfigDict(extra="forbid")
 
     overlap_seconds: int = Field(default=DEFAULT_OVERLAP_SECONDS, ge=0, le=MOST_OVERLAP_SECONDS)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gateway.api.admin.guard import Caller, needs
 from gateway.errors import ConfigurationError, InvalidRequest
@@ -15,12 +15,9 @@ from gateway.reports.replay_views import Replay, ReplayResult
 from gateway.routing.rules import RulesDocument, rules_json_schema
 from gateway.rulebook.service import Problem, RulesService
 from gateway.rulebook.versions import Activation, StoredRules, text_diff
+from gateway.strict import Strict
 
 MAX_TEXT = 1_000_000
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class RulesVersion(BaseModel):
