@@ -39,11 +39,13 @@ _OUR_ACCOUNT: Final = re.compile(
     r"|this organization has been disabled|organization_restricted|your project has exceeded its monthly spending cap"
     r"|gemini api free tier is not available|billing_hard_limit_reached"
     r"|exceeded_current_quota_error|insufficient_quota|precondition_failed|1113$|insufficient balance \(1008\)"
-    r"|you have used up your daily free allocation",
+    r"|you have used up your daily free allocation|your prepayment credits are depleted|budget_exceeded$"
+    r"|this request would exceed your account's monthly spend limit|blocked_api_access$|spend_\w{1,40}$"
+    r"|credit_balance_exhausted$|(?:organization|project)_(?:spend|usage)_limit_exceeded$",
     re.IGNORECASE,
 )
-"""How Anthropic, Cloudflare, DashScope, Fireworks, Gemini, Groq, MiniMax, Moonshot, OpenAI, xAI and Z.ai say with 400,
-412, 429 or 500 that our account is empty or closed, our key is wrong or our place is not served."""
+"""How Anthropic, Cloudflare, DashScope, Fireworks, Gemini, Groq, LiteLLM, MiniMax, Moonshot, OpenAI, xAI and Z.ai say
+with 400, 412, 429 or 500 that our account is empty or closed, our key is wrong or our place is not served."""
 _OF_A_FIELD: Final = "Extra inputs are not permitted"
 """How Anthropic rejects a field that it does not know: after its name, which is the caller's to choose."""
 _TOO_LONG: Final = re.compile(
@@ -269,7 +271,9 @@ def _label(error: object) -> str:
 _STATUS_BY_TYPE: Final[Mapping[str, int]] = {
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
-    "insufficient_quota": 429,
+    **dict.fromkeys(("insufficient_quota", "credit_balance_exhausted"), 429),
+    **dict.fromkeys(("organization_spend_limit_exceeded", "project_spend_limit_exceeded"), 429),
+    "organization_usage_limit_exceeded": 429,
     "throttling": 429,
     "overloaded_error": 529,
     "authentication_error": 401,

@@ -109,6 +109,29 @@ OUR_ACCOUNT: list[tuple[int, bytes]] = [
     (429, b'{"error":{"message":"insufficient balance (1008)","type":"insufficient_balance_error"}}'),
     (500, b'{"type":"error","error":{"type":"api_error","message":"insufficient balance (1008)"}}'),
     (429, b'{"error":{"message":"You exceeded ...","code":"insufficient_quota"},"errors":["a list beside it"]}'),
+    *(
+        (429, b'{"error":{"message":"no","type":"requests","code":"%b"}}' % code)
+        for code in (b"credit_balance_exhausted", b"organization_spend_limit_exceeded", b"project_spend_limit_exceeded")
+    ),
+    *(
+        (400, b'{"error":{"message":"no","type":"invalid_request_error","code":"%b"}}' % code)
+        for code in (b"blocked_api_access", b"spend_limit_reached")
+    ),
+    (
+        429,
+        b'{"error":{"code":429,"message":"Your prepayment credits are depleted. Please go to AI Studio at '
+        b'https://ai.studio/projects to manage your project and billing.","status":"RESOURCE_EXHAUSTED"}}',
+    ),
+    (
+        429,
+        b'{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your account\'s '
+        b'monthly spend limit."}}',
+    ),
+    (
+        400,
+        b'{"error":{"message":"Budget has been exceeded! Current cost: 1.0, Max budget: 0.05",'
+        b'"type":"budget_exceeded","param":null,"code":"400"}}',
+    ),
     (
         429,
         b'{"errors":[{"message":"you have used up your daily free allocation of 10,000 neurons, please upgrade to '

@@ -256,6 +256,8 @@ EVENTS: list[tuple[object, type[BackendError]]] = [
     ({"code": "429"}, RateLimited),
     ({"type": "rate_limit_error"}, RateLimited),
     ({"type": "insufficient_quota"}, UpstreamAuth),
+    ({"type": "error", "code": "credit_balance_exhausted"}, UpstreamAuth),
+    ({"code": "project_spend_limit_exceeded"}, UpstreamAuth),
     ({"type": "overloaded_error"}, UpstreamUnavailable),
     ({"type": "authentication_error"}, UpstreamAuth),
     ({"type": "invalid_request_error"}, UpstreamRejected),
