@@ -95,6 +95,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         response_format=FORMAT,
         web_search_options=ANYTHING,
         search_parameters=ANYTHING,
+        enable_search=ANYTHING,
         plugins=ANYTHING,
         **NAMED_MODELS,
         prediction=ANYTHING,
