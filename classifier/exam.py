@@ -1,11 +1,11 @@
 """A small exam with exact answers, written for this project, and the ability that a model's marks imply. No IO."""
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
+from classifier.logits import sigmoid
 from classifier.profiles import CurveBook, curve_for
 
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
@@ -60,7 +60,7 @@ def ability_from_marks(marks: Sequence[float], traits: Sequence[tuple[float, flo
 def _expected(ability: float, traits: Sequence[tuple[float, float]], book: CurveBook) -> float:
     curve = curve_for(ability, 0.0, "", book)
     logits = [curve.offset - curve.slopes[0] * one - curve.slopes[1] * two for one, two in traits]
-    return sum(1.0 / (1.0 + math.exp(-logit)) for logit in logits) / len(logits)
+    return sum(sigmoid(one) for one in logits) / len(logits)
 
 
 def _as_number(text: str) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from classifier.adaptation import Adaptation
 from classifier.features import visible_text
+from classifier.logits import logit, sigmoid
 from classifier.names import canonical
 from classifier.profiles import Curve, CurveBook, resolve
 from classifier.projection import Projector, Traits
@@ -89,7 +90,7 @@ class ItemResponseClassifier:
             noise = self._adaptation.noises[0]
             difficulty, in_domain = self._adaptation.apply(score, found.vector)
         if shift:
-            difficulty = _sigmoid(_logit(difficulty) + shift)
+            difficulty = sigmoid(logit(difficulty) + shift)
         deviation = math.sqrt(variance + noise) * difficulty * (1.0 - difficulty)
         return Classification(
             difficulty=difficulty,
@@ -120,9 +121,9 @@ class ItemResponseClassifier:
         found: dict[str, Quality] = {}
         unseen, exp, sqrt = self._traits.noise, math.exp, math.sqrt
         for name, offset, by_first, by_second, own in self._lines:
-            logit = offset - (by_first * first + by_second * second) - shift
+            line = offset - (by_first * first + by_second * second) - shift
             # Comparisons instead of calls to `min` and `max`: this runs once per model.
-            mean = 1.0 / (1.0 + exp(-30.0 if logit > 30.0 else 30.0 if logit < -30.0 else -logit))
+            mean = 1.0 / (1.0 + exp(-30.0 if line > 30.0 else 30.0 if line < -30.0 else -line))
             noise = unseen
             if in_domain:
                 mean, noise = in_domain.get(self._canonical[name], (mean, noise))
@@ -149,15 +150,6 @@ def _context_variance(conversation: Conversation) -> float:
     return IMAGE_VARIANCE * (conversation.image_count > 0) + LONG_CONTEXT_VARIANCE * min(
         context / LONG_CONTEXT_CHARACTERS, 4.0
     )
-
-
-def _sigmoid(logit: float) -> float:
-    return 1.0 / (1.0 + math.exp(-logit))
-
-
-def _logit(share: float) -> float:
-    share = min(max(share, 1e-4), 1.0 - 1e-4)
-    return math.log(share / (1.0 - share))
 
 
 def _version(artefact: str, curves: Mapping[str, Curve]) -> str:

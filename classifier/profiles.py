@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
+from classifier.logits import logit, sigmoid
 from classifier.names import billions_of_parameters, canonical, undated
 from classifier.protocol import ModelProfile
 
@@ -97,21 +98,22 @@ def by_name(names: Sequence[str], book: CurveBook) -> Curve:
     size = next(filter(None, map(billions_of_parameters, names)), None)
     if size:
         intercept, slope = book.size_scale
-        logit = intercept + slope * math.log10(size)
-        return curve_for(1.0 / (1.0 + math.exp(-logit)), SIZE_DEVIATION, f"size {size:g}e9 parameters", book)
+        return curve_for(
+            sigmoid(intercept + slope * math.log10(size)), SIZE_DEVIATION, f"size {size:g}e9 parameters", book
+        )
     return curve_for(DEFAULT_ABILITY, DEFAULT_DEVIATION, "nothing is known: cautious default", book)
 
 
 def ability_from_benchmarks(benchmarks: Mapping[str, float], book: CurveBook) -> float | None:
     """Mean, in logits, of what the known benchmarks imply; None if none is known."""
-    low, high = _logit(0.1), _logit(0.7)
+    low, high = logit(0.1), logit(0.7)
     logits: list[float] = []
     for name, average in benchmarks.items():
         scale = book.benchmark_scales.get(name.lower().replace("-", "_").replace(" ", "_"))
         if scale:
-            bottom, top = _logit(scale[0]), _logit(scale[1])
-            logits.append(low + (high - low) * (_logit(average) - bottom) / (top - bottom))
-    return 1.0 / (1.0 + math.exp(-sum(logits) / len(logits))) if logits else None
+            bottom, top = (logit(one, FLOOR, CEILING) for one in scale)
+            logits.append(low + (high - low) * (logit(average, FLOOR, CEILING) - bottom) / (top - bottom))
+    return sigmoid(sum(logits) / len(logits)) if logits else None
 
 
 def curve_for(ability: float, deviation: float, origin: str, book: CurveBook) -> Curve:
@@ -129,8 +131,3 @@ def curve_for(ability: float, deviation: float, origin: str, book: CurveBook) ->
         below = float(np.mean(1.0 / (1.0 + np.exp(pull - offset)))) < ability
         low, high = (offset, high) if below else (low, offset)
     return Curve((low + high) / 2.0, slopes, deviation, math.log(DEFAULT_OUTPUT_TOKENS), origin)
-
-
-def _logit(share: float) -> float:
-    share = min(max(share, FLOOR), CEILING)
-    return math.log(share / (1.0 - share))

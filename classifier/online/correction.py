@@ -1,7 +1,6 @@
 """Corrects a frozen classifier by what outcomes taught: per model a shift of quality in logits. Pure; no clock."""
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from classifier.logits import logit, sigmoid
 from classifier.protocol import Classification, Classifier, Conversation, ModelProfile, Quality
 
 LARGEST_SHIFT = 3.0
@@ -40,11 +40,11 @@ class Correction:
         return hashlib.sha256(repr(sorted(self.shifts.items())).encode()).hexdigest()[:12]
 
     def apply(self, model: str, quality: float, difficulty: float) -> float:
-        return _sigmoid(_logit(quality) + self._shift(model, difficulty))
+        return sigmoid(logit(quality) + self._shift(model, difficulty))
 
     def undo(self, model: str, quality: float, difficulty: float) -> float:
         """The frozen classifier's prediction, given one that this correction changed."""
-        return _sigmoid(_logit(quality) - self._shift(model, difficulty))
+        return sigmoid(logit(quality) - self._shift(model, difficulty))
 
     def _shift(self, model: str, difficulty: float) -> float:
         level, slope = self.shifts.get(model, (0.0, 0.0))
@@ -58,7 +58,7 @@ def learn(outcomes: Sequence[Outcome]) -> Correction:
     """The most likely shifts given all outcomes, in any order; without outcomes, no correction."""
     said: dict[str, list[tuple[float, ...]]] = {}
     for one in outcomes:
-        said.setdefault(one.model, []).append((_logit(one.quality), one.difficulty - 0.5, one.score, one.weight))
+        said.setdefault(one.model, []).append((logit(one.quality), one.difficulty - 0.5, one.score, one.weight))
     return Correction({model: _most_likely(np.array(sorted(rows))) for model, rows in sorted(said.items())})
 
 
@@ -102,12 +102,3 @@ def _most_likely(rows: NDArray[np.float64]) -> tuple[float, float]:
             break
     level, slope = found.tolist()
     return round(level, 6), round(slope, 6)
-
-
-def _sigmoid(logit: float) -> float:
-    return 1.0 / (1.0 + math.exp(-logit))
-
-
-def _logit(share: float) -> float:
-    share = min(max(share, 1e-4), 1.0 - 1e-4)
-    return math.log(share / (1.0 - share))

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from classifier.artefact import write_artefact
 from classifier.encoder import HAND, Encoder
 from classifier.lexicon import build_index
+from classifier.logits import logit
 from classifier.names import billions_of_parameters
 from classifier.seeds import EVERYDAY, judgement_hashes, load_seeds, load_topics, seed_kinds
 from classifier.training.corpus import NEVER_FITTED, Corpus, Matrix, failure_shares, load_corpus
@@ -29,6 +30,8 @@ CODE_VERSION = 5
 """Incremented when features or training change the result for the same data."""
 REFERENCE_PROMPTS = 64
 KNOTS = 24
+CERTAIN = (0.01, 0.99)
+"""Shares beyond these count as these."""
 LENGTH_PENALTY = 3000.0
 Progress = Callable[[str], None]
 
@@ -162,14 +165,16 @@ def source_variance(traits: Matrix, heads: Mapping[int, FittedHead], bench: Benc
         for unit in sorted(set(bench.corpus.units)):
             rows = (units == unit) & np.isfinite(scores)
             if rows.sum() >= 50:
-                offsets.append(_logit(float(scores[rows].mean())) - _logit(float(predicted[rows].mean())))
+                offsets.append(
+                    logit(float(scores[rows].mean()), *CERTAIN) - logit(float(predicted[rows].mean()), *CERTAIN)
+                )
     return float(np.var(offsets))
 
 
 def size_scale(abilities: Mapping[str, float]) -> list[float]:
     """Intercept and slope of logit ability on log10 of 1e9 parameters, over instruction models that state a size."""
     known = [
-        (math.log10(size), _logit(ability))
+        (math.log10(size), logit(ability, *CERTAIN))
         for name, ability in abilities.items()
         if (size := billions_of_parameters(name)) and ("instruct" in name or "chat" in name or "-it" in name)
     ]
@@ -245,7 +250,7 @@ def _failure(bench: Bench) -> Matrix:
 def _seed_scores(bench: Bench) -> Matrix:
     """Each model's score on the seeds by the Rasch model, from its mean and each seed's stated level."""
     means = np.nan_to_num(np.nanmean(bench.corpus.scores, axis=0), nan=0.5)
-    ability = np.array([_logit(float(mean)) for mean in means])
+    ability = np.array([logit(float(mean), *CERTAIN) for mean in means])
     easiness = -bench.sheet.level[-bench.seed_rows :]
     return 1.0 / (1.0 + np.exp(-(easiness[:, None] + (ability - np.median(ability))[None, :])))
 
@@ -258,8 +263,3 @@ def _head(head: FittedHead, log_tokens: float) -> dict[str, Any]:
         "ability": round(head.ability, 4),
         "log_tokens": round(log_tokens, 4),
     }
-
-
-def _logit(share: float) -> float:
-    share = min(max(share, 0.01), 0.99)
-    return math.log(share / (1.0 - share))
