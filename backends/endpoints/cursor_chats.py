@@ -6,14 +6,13 @@ from typing import Final, cast
 import msgspec
 
 from backends.endpoints.messages_blocks import chat_messages
+from backends.endpoints.messages_tools import CHOICES
 from backends.endpoints.responses_format import chat_body_from_responses
 from backends.endpoints.responses_tools import custom_of_chat
 from backends.formats.json_objects import Fields, decode_object, objects_of, text_of
 
 _BLOCKS: Final = ("tool_use", "tool_result")
 _DESCRIBED: Final = ("name", "description", "parameters", "strict")
-_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
-"""Anthropic's choices, which are objects, as a chat's."""
 
 
 def chat_from_cursor(body: bytes) -> bytes:
@@ -64,8 +63,8 @@ def _function(fields: Fields) -> Fields:
 
 def _choice(choice: Fields) -> object:
     kind, name = text_of(choice, "type"), text_of(choice, "name")
-    if kind in _CHOICES:
-        return _CHOICES[kind]
+    if kind in CHOICES:
+        return CHOICES[kind]
     if name is None or kind not in ("function", "custom", "tool"):
         return choice
     kind = "custom" if kind == "custom" else "function"

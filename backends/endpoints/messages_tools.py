@@ -7,7 +7,8 @@ from backends.endpoints.messages_fields import invalid, list_of, named, object_o
 from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.schema_subset import for_openai, is_strict
 
-_CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+"""Anthropic's, which are objects, as a chat's."""
 TOOL_CHANGES: Final = ("tool_addition", "tool_removal")
 """Blocks that change the tools from there on. Chats offer one list of tools: what is left at the end."""
 
@@ -62,9 +63,9 @@ def tool_choice(fields: Fields) -> Fields:
         name = text_of(choice, "name")
         function = {"name": name_for_chats(name) if name else name}
         return {"tool_choice": {"type": "function", "function": function}} | parallel
-    if not isinstance(kind, str) or kind not in _CHOICES:
+    if not isinstance(kind, str) or kind not in CHOICES:
         raise invalid("tool_choice.type", "must be auto, any, tool or none")
-    return {"tool_choice": _CHOICES[kind]} | parallel
+    return {"tool_choice": CHOICES[kind]} | parallel
 
 
 def own_name(body: bytes, sent: str) -> str:

@@ -8,11 +8,9 @@ from dataclasses import asdict
 import typer
 
 from gateway.cli.options import AsJson
-from gateway.cli.state import ask, open_state
+from gateway.cli.state import AUTHOR, ask, open_state
 from gateway.clock import now_us
 from gateway.storage.retention import Forgotten, apply_retention, forget_end_user
-
-AUTHOR = "command line"
 
 
 def command(

@@ -18,6 +18,7 @@ from decimal import Decimal
 from typing import Any
 
 from gateway.reports.charged import Charged, Line, Tool, UnknownExport, pico_of
+from gateway.reports.meter_names import MAKER
 
 Row = Mapping[str, Any]
 """By names as `plain` writes them."""
@@ -30,8 +31,6 @@ EDITION = " (Amazon Bedrock Edition)"
 """Models of other makers are products of Amazon's marketplace, whose usage types name no model."""
 PRODUCT = ("product", "productproductname", "productservicename")
 REGION = re.compile(r"^(US|EU|AP|CA|SA|ME|AF|UG|IL|MX)[A-Z]{0,2}\d?-")
-MAKER = re.compile(r"^(?:[a-z-]+\.)+(?=[a-z])")
-"""`anthropic.` in `anthropic.claude-opus-4-8-mantle-input-tokens-standard`."""
 MODELS = re.compile(
     r"amazonbedrock(?!agentcore)|amazon bedrock(?! agentcore)|openai|foundry models|gemini|claude", re.IGNORECASE
 )

@@ -29,7 +29,7 @@ MONTH_AND_DAY = re.compile(r"(0[1-9]|1[0-2])[0-3]\d")
 VERSION = re.compile(r":\d\w*$")
 """Of Bedrock: `claude-haiku-4-5-20251001-v1:0`."""
 MAKER = re.compile(r"^(?:[a-z-]+\.)+(?=[a-z])")
-"""With the region of an inference profile: `us.anthropic.`."""
+"""Also with the region of an inference profile: `us.anthropic.`."""
 
 Key = tuple[str, tuple[str, ...]]
 
