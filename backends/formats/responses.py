@@ -179,15 +179,18 @@ def _has_calls(response: Mapping[str, object]) -> bool:
 
 
 def usage_of(response: Mapping[str, object]) -> tuple[Usage | None, bool]:
-    """(what a response consumed, whether it says so in a way that cannot be believed)."""
+    """(what a response consumed, whether it says so in a way that cannot be believed). OpenAI pays for responses that
+    it may learn from, up to so many tokens a day, and says so; whether for its tools too, it does not say."""
     parse = partial(parse_openai_usage, service_tier=response.get("service_tier"))
     usage, is_malformed = believable(parse, usage_in(response))
     if usage is None:
         return None, is_malformed
     calls = calls_of_response(response)
-    if not any(calls) or usage.web_searches or usage.file_searches or usage.other_tool_calls:
-        return usage, False
-    return with_searched(replace(usage, **calls._asdict()), response), False
+    if any(calls) and not (usage.web_searches or usage.file_searches or usage.other_tool_calls):
+        usage = with_searched(replace(usage, **calls._asdict()), response)
+    if part_of(response, "billing").get("payer") == "openai":
+        return (replace(usage, is_estimated=True) if any(calls) else replace(usage, charged_pico_usd=0)), False
+    return usage, False
 
 
 def finish_reason_of(response: Mapping[str, object]) -> str | None:

@@ -1,4 +1,4 @@
-"""What OpenRouter, xAI, Perplexity and Vercel say that they charge, and what is no charge."""
+"""What OpenAI, OpenRouter, xAI, Perplexity and Vercel say that they charge, and what is no charge."""
 
 import math
 
@@ -43,6 +43,22 @@ def test_xai_charges_for_searches_of_x_and_for_images() -> None:
     expected = Usage(21365, 10496, output_tokens=3646, other_tool_calls=8, charged_pico_usd=64_800_450_000)
     assert parse_openai_usage(searched) == expected
     assert parse_openai_usage({"cost_in_usd_ticks": 700_000_000}) == Usage(charged_pico_usd=70_000_000_000)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"billing": {"payer": "openai"}}, Usage(12, output_tokens=3, charged_pico_usd=0)),
+        ({"billing": {"payer": "developer"}}, Usage(12, output_tokens=3)),
+        ({"billing": None}, Usage(12, output_tokens=3)),
+        (
+            {"billing": {"payer": "openai"}, "output": [{"type": "file_search_call"}]},
+            Usage(12, output_tokens=3, file_searches=1, is_estimated=True),
+        ),
+    ],
+)
+def test_openai_says_what_it_pays_for_itself(said: Json, expected: Usage) -> None:
+    assert usage_of({"usage": {"input_tokens": 12, "output_tokens": 3}} | said) == (expected, False)
 
 
 @pytest.mark.parametrize("where", ["provider_metadata", "providerMetadata"])
