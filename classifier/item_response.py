@@ -9,9 +9,10 @@ from classifier.adaptation import Adaptation
 from classifier.features import visible_text
 from classifier.logits import logit, sigmoid
 from classifier.names import canonical
+from classifier.predictions import Lengths, Places, Qualities
 from classifier.profiles import Curve, CurveBook, resolve
 from classifier.projection import Projector, Traits
-from classifier.protocol import Classification, Conversation, ModelProfile, Quality
+from classifier.protocol import Classification, Conversation, ModelProfile
 
 # No graded prompt contains tools, images or a schema. These are assumed priors: logits of difficulty, and variances.
 TOOL_SHIFT = 0.3
@@ -39,9 +40,13 @@ class ItemResponseClassifier:
         self._book = book
         self._adaptation = adaptation
         self._curves = {profile.name: resolve(profile, book) for profile in profiles}
-        self._canonical = {name: canonical(name) for name in self._curves}
-        self._lines = [(name, curve.offset, *curve.slopes, curve.deviation**2) for name, curve in self._curves.items()]
-        self._usual_lengths = [(name, curve.log_output_tokens) for name, curve in self._curves.items()]
+        quality = {name: self._line(name, curve) for name, curve in self._curves.items()}
+        lengths = {name: curve.log_output_tokens for name, curve in self._curves.items()}
+        self._lines, self._usual_lengths = list(dict.fromkeys(quality.values())), list(dict.fromkeys(lengths.values()))
+        self._places = Places(
+            {name: self._lines.index(line) for name, line in quality.items()},
+            {name: self._usual_lengths.index(usual) for name, usual in lengths.items()},
+        )
         self._scores: list[float] = traits.knots_score.tolist()
         self._difficulties: list[float] = traits.knots_difficulty.tolist()
         self.version = _version(book.sha256, self._curves)
@@ -74,6 +79,12 @@ class ItemResponseClassifier:
     def bind(self, profiles: Sequence[ModelProfile]) -> "ItemResponseClassifier":
         """The same artefact for another catalogue. Raises UnknownHead if a profile names a head it does not have."""
         return ItemResponseClassifier(self._projector, self._traits, self._book, profiles, adaptation=self._adaptation)
+
+    def _line(self, name: str, curve: Curve) -> tuple[str, float, float, float, float]:
+        """All that a model's quality depends on; its canonical name only if it was fitted on this deployment's
+        labels."""
+        known = canonical(name)
+        return known if known in self.adapted_to else "", curve.offset, *curve.slopes, curve.deviation**2
 
     def classify(self, conversation: Conversation) -> Classification:
         """Never raises for any text; see protocol.Classifier."""
@@ -115,32 +126,41 @@ class ItemResponseClassifier:
         shift: float,
         variance: float,
         in_domain: Mapping[str, tuple[float, float]] = NOTHING,
-    ) -> dict[str, Quality]:
-        """Uses plain floats, which for a few models are faster than arrays. `in_domain` has means and noises by
+    ) -> Qualities:
+        """Uses plain floats, which for a few dozen curves are faster than arrays. `in_domain` has means and noises by
         canonical name."""
-        found: dict[str, Quality] = {}
-        unseen, exp, sqrt = self._traits.noise, math.exp, math.sqrt
-        for name, offset, by_first, by_second, own in self._lines:
-            line = offset - (by_first * first + by_second * second) - shift
-            # Comparisons instead of calls to `min` and `max`: this runs once per model.
-            mean = 1.0 / (1.0 + exp(-30.0 if line > 30.0 else 30.0 if line < -30.0 else -line))
-            noise = unseen
-            if in_domain:
-                mean, noise = in_domain.get(self._canonical[name], (mean, noise))
-            deviation = sqrt(own + (variance + noise)) * mean * (1.0 - mean)
-            found[name] = Quality(mean, deviation if deviation < 0.5 else 0.5)
-        return found
-
-    def _lengths(self, longer: float) -> dict[str, float]:
         exp = math.exp
-        return {name: exp(usual + longer) for name, usual in self._usual_lengths}
+        means: list[float] = []
+        for known, offset, by_first, by_second, _ in self._lines:
+            if known and in_domain:
+                means.append(in_domain[known][0])
+                continue
+            linear = offset - (by_first * first + by_second * second) - shift
+            # Comparisons instead of calls to `min` and `max`: this runs once per curve.
+            means.append(1.0 / (1.0 + exp(-30.0 if linear > 30.0 else 30.0 if linear < -30.0 else -linear)))
+
+        def deviations() -> list[float]:
+            unseen = self._traits.noise
+            noises = [in_domain[known][1] if known and in_domain else unseen for known, *_ in self._lines]
+            found = [
+                math.sqrt(line[-1] + (variance + noise)) * mean * (1.0 - mean)
+                for line, mean, noise in zip(self._lines, means, noises, strict=True)
+            ]
+            return [one if one < 0.5 else 0.5 for one in found]
+
+        return Qualities(self._places, means, deviations)
+
+    def _lengths(self, longer: float) -> Lengths:
+        exp = math.exp
+        return Lengths(self._places, [exp(usual + longer) for usual in self._usual_lengths])
 
     def _unknown(self) -> Classification:
         """Nothing to read: the reference prompt's figures with maximum uncertainty."""
+        usual = self._qualities(0.0, 0.0, 0.0, 0.0)
         return Classification(
             difficulty=self._difficulty(0.0),
             uncertainty=1.0,
-            quality={name: Quality(one.mean, 0.5) for name, one in self._qualities(0.0, 0.0, 0.0, 0.0).items()},
+            quality=Qualities(self._places, usual.means, lambda: [0.5] * len(usual.means)),
             output_tokens=self._lengths(0.0),
         )
 

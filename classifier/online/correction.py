@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from classifier.logits import logit, sigmoid
+from classifier.predictions import Lengths, Places, Qualities
 from classifier.protocol import Classification, Classifier, Conversation, ModelProfile, Quality
 
 LARGEST_SHIFT = 3.0
@@ -68,6 +69,7 @@ class CorrectedClassifier:
     def __init__(self, frozen: Classifier, correction: Correction) -> None:
         self._frozen = frozen
         self._correction = correction
+        self._split: _Split | None = None
         self.version = f"{frozen.version}+{correction.id}"
 
     def bind(self, profiles: Sequence[ModelProfile]) -> "CorrectedClassifier":
@@ -75,11 +77,33 @@ class CorrectedClassifier:
 
     def classify(self, conversation: Conversation) -> Classification:
         found = self._frozen.classify(conversation)
-        apply = self._correction.apply
-        quality = {
-            name: Quality(apply(name, one.mean, found.difficulty), one.deviation) for name, one in found.quality.items()
-        }
-        return msgspec.structs.replace(found, quality=quality)
+        apply, quality, lengths = self._correction.apply, found.quality, found.output_tokens
+        if not isinstance(quality, Qualities) or not isinstance(lengths, Lengths):
+            corrected = {
+                name: Quality(apply(name, one.mean, found.difficulty), one.deviation) for name, one in quality.items()
+            }
+            return msgspec.structs.replace(found, quality=corrected)
+        if self._split is None or self._split.before is not quality.places:
+            self._split = _Split(quality.places, self._correction.shifts)
+        split, means = self._split, quality.means
+        moved = [apply(model, means[origin], found.difficulty) for model, origin in split.origins]
+        return msgspec.structs.replace(
+            found,
+            quality=quality.moved(split.after, [origin for _, origin in split.origins], moved),
+            output_tokens=Lengths(split.after, lengths.tokens),
+        )
+
+
+class _Split:
+    """Places for models that were alike until corrected. `origins` has, for each new place, a model there and its
+    place before."""
+
+    def __init__(self, before: Places, shifts: Mapping[str, tuple[float, float]]) -> None:
+        kinds = {name: (shifts.get(name), at) for name, at in before.quality.items()}
+        new = {kind: (at, name) for at, (kind, name) in enumerate({kind: name for name, kind in kinds.items()}.items())}
+        self.before = before
+        self.after = Places({name: new[kind][0] for name, kind in kinds.items()}, before.length)
+        self.origins = [(name, at) for (_, at), (_, name) in new.items()]
 
 
 def _most_likely(rows: NDArray[np.float64]) -> tuple[float, float]:

@@ -97,7 +97,7 @@ class ClassifierWatch:
             return
         judged = self._judgements.setdefault(entry.model, JudgedModel())
         before = judged.verdict
-        judged.observe(decision.facts.quality[entry.model], one.score, one.key_id)
+        judged.observe(decision.facts.predicted_quality[entry.model], one.score, one.key_id)
         if (now := judged.verdict) not in ("holds", before):
             log.warning("the classifier is %s of %s; see `breakeven doctor`", now, entry.model)
 

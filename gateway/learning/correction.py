@@ -83,7 +83,7 @@ def routed(judged: Iterable[Judged]) -> list[Judged]:
         if one.entry.intent.decision.rule != DIRECT
         and (one.of_asked or _is_as_chosen(one.entry))
         and one.entry.intent.decision.facts.difficulty is not None
-        and one.entry.intent.decision.model in one.entry.intent.decision.facts.quality
+        and one.entry.intent.decision.model in one.entry.intent.decision.facts.predicted_quality
     ]
 
 
@@ -101,7 +101,9 @@ def outcomes(judged: Iterable[Judged], correction_of: Callable[[str], Correction
         decision = one.entry.intent.decision
         difficulty, model = decision.facts.difficulty, decision.model
         assert difficulty is not None
-        quality = correction_of(decision.classifier_version).undo(model, decision.facts.quality[model], difficulty)
+        quality = correction_of(decision.classifier_version).undo(
+            model, decision.facts.predicted_quality[model], difficulty
+        )
         by_model.setdefault(model, []).append(_Known(one, quality, difficulty))
     found: list[Outcome] = []
     for model, known in by_model.items():

@@ -9,10 +9,11 @@ answer only what is needed here.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from classifier.predictions import Predictions
 from gateway.ledger.entry import ESCALATED, Entry, Status
 from gateway.request.run import Run
 from gateway.routing.decide import DIRECT
@@ -36,7 +37,7 @@ class _Asked:
     request_id: str
     key_id: str
     is_routed: bool
-    quality: Mapping[str, float]
+    quality: dict[str, float] | Predictions
     began: float
     ended: float | None = None
     model: str = ""
@@ -74,7 +75,7 @@ class ImpliedFeedback:
                 self._prompts.popitem(last=False)
         if len(times) < 3:
             intent = run.intent
-            is_routed, quality = intent.decision.rule != DIRECT, intent.decision.facts.quality
+            is_routed, quality = intent.decision.rule != DIRECT, intent.decision.facts.predicted_quality
             asked = _Asked(intent.request_id, intent.key_id, is_routed, quality, self._unstepped())
             times.append(asked)
             self._under_way[asked.request_id] = asked

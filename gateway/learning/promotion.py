@@ -142,7 +142,7 @@ def judge(
         if new is None or old is None:
             continue
         decision = one.entry.intent.decision
-        predicted = dict(decision.facts.quality)
+        predicted = dict(decision.facts.predicted_quality)
         if (enough := enough_of.get(new.rule)) is not None:
             predicted[ENOUGH] = enough
         cases.append(Case(Logged(one.entry.model, decision.propensity, one.score, predicted), new, old, one.voter))
@@ -205,14 +205,13 @@ def _pick(
     facts, difficulty = request.facts, request.facts.difficulty
     assert difficulty is not None
     undo = correction_of(entry.intent.decision.classifier_version).undo
-    quality = {
-        name: correction.apply(name, undo(name, value, difficulty), difficulty) for name, value in facts.quality.items()
-    }
+    known = facts.predicted_quality
+    quality = {name: correction.apply(name, undo(name, value, difficulty), difficulty) for name, value in known.items()}
     try:
         corrected = msgspec.structs.replace(facts, quality=quality, draw=1.0)
         decision = decide(msgspec.structs.replace(request, facts=corrected), snapshot).decision
     except BreakevenError:
         return None  # its models are gone, so today's rules say nothing about it
-    if decision.model not in facts.quality:
+    if decision.model not in known:
         return None
     return Pick(decision.model, decision.rule, decision.expected_cost_pico_usd or 0)

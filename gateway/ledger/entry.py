@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from backends.usage import NO_UNITS, Units
+from classifier.predictions import Predictions
 
 SHADOW = "shadow"
 """The operation of requests repeated off the path for comparison."""
@@ -34,7 +35,8 @@ class Status(StrEnum):
 class Facts(msgspec.Struct, frozen=True, array_like=True):
     """Every input of `decide()` that is not in the rules or prices, so that a decision can be replayed.
 
-    `quality` and `output_tokens` are the classifier's predictions for each candidate; `backend_state` is what was known
+    `predictions` are the classifier's for each model; `quality` and `output_tokens` have those of early versions and
+    whatever else is expected of a model, by its name, and count instead; `backend_state` is what was known
     of each candidate's backend at that moment (upstreams/load.py). The next two summarise earlier traffic: per rule,
     what its exploration has cost today; per `target_name` of a rule, its calibrated threshold. `repeated_tokens` of the
     input are expected to be sent again, for models with prompts marked for caching. `units` may be billed per piece.
@@ -56,11 +58,22 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
     repeated_tokens: int = 0
     units: Units = NO_UNITS
     longest_prompt_tokens: int = 0
+    predictions: Predictions | None = None
 
     @property
     def window_tokens(self) -> int:
         """The input that has to fit into a context window: each of several prompts is read by itself."""
         return self.longest_prompt_tokens or self.input_tokens
+
+    @property
+    def predicted_quality(self) -> dict[str, float] | Predictions:
+        """By model."""
+        return self.quality if self.predictions is None or self.quality else self.predictions
+
+    def expected_length(self, model: str) -> float | None:
+        """Of its answer, in tokens."""
+        length = self.output_tokens.get(model)
+        return self.predictions.length(model) if length is None and self.predictions is not None else length
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):

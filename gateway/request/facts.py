@@ -1,7 +1,8 @@
 """Assembles a request's facts for the decision, and its intent for the ledger. Pure."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
+from classifier.predictions import rounded
 from classifier.protocol import Classification
 from gateway.access.keys import KeyRecord
 from gateway.ids import new_request_id
@@ -17,7 +18,7 @@ from gateway.rulebook.state import RuleState
 def gather_facts(
     view: RequestView,
     found: Classification | None,
-    names: Container[str],
+    names: Mapping[str, object],
     *,
     warm_tokens: Mapping[str, int],
     backend_state: Mapping[str, tuple[int, float]],
@@ -31,23 +32,21 @@ def gather_facts(
     `expected_tokens` is used for answers whose length the classifier does not predict.
 
     Rounds half up by inline arithmetic: `round` with decimals formats the number and parses it again, which costs ten
-    times as much, a dozen times per request. The constants are floats too: the interpreter has no shortcut for a float
-    times a whole number.
+    times as much. The constants are floats too: the interpreter has no shortcut for a float times a whole number.
     """
-    return Facts(
-        input_tokens=view.input_tokens,
-        max_output_tokens=view.max_output_tokens,
-        difficulty=(found.difficulty * 10_000.0 + 0.5) // 1.0 / 10_000.0 if found else None,
-        uncertainty=(found.uncertainty * 10_000.0 + 0.5) // 1.0 / 10_000.0 if found else None,
-        quality={n: (q.mean * 10_000.0 + 0.5) // 1.0 / 10_000.0 for n, q in found.quality.items() if n in names}
-        if found
-        else {},
-        output_tokens={
-            n: (tokens * 10.0 + 0.5) // 1.0 / 10.0 for n, tokens in found.output_tokens.items() if n in names
-        }
-        if found
-        else expected_tokens or {},
-        needs=view.needs,
+    predictions = None if found is None else rounded(found.quality, found.output_tokens, names)
+    if found is None or predictions is not None:
+        quality, output_tokens = {}, {} if found else expected_tokens or {}
+    else:
+        quality, output_tokens = _rounded_by_name(found, names)
+    return Facts(  # by position: Python collects more than fifteen keywords in a dictionary first
+        view.input_tokens,
+        view.max_output_tokens,
+        (found.difficulty * 10_000.0 + 0.5) // 1.0 / 10_000.0 if found else None,
+        (found.uncertainty * 10_000.0 + 0.5) // 1.0 / 10_000.0 if found else None,
+        quality,
+        output_tokens,
+        view.needs,
         warm_tokens={name: min(tokens, view.input_tokens) for name, tokens in warm_tokens.items() if name in names}
         if warm_tokens
         else {},
@@ -58,6 +57,14 @@ def gather_facts(
         repeated_tokens=repeated_tokens,
         units=view.units,
         longest_prompt_tokens=view.longest_prompt_tokens,
+        predictions=predictions,
+    )
+
+
+def _rounded_by_name(found: Classification, names: Mapping[str, object]) -> tuple[dict[str, float], dict[str, float]]:
+    return (
+        {n: (q.mean * 10_000.0 + 0.5) // 1.0 / 10_000.0 for n, q in found.quality.items() if n in names},
+        {n: (tokens * 10.0 + 0.5) // 1.0 / 10.0 for n, tokens in found.output_tokens.items() if n in names},
     )
 
 

@@ -210,7 +210,7 @@ def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
     return Ranked(
         candidate,
         expected_cost_pico_usd(facts, candidate),
-        facts.quality.get(candidate.name),
+        facts.predicted_quality.get(candidate.name),
         expected_time_to_first_token_seconds(facts, candidate),
         rejected,
     )

@@ -13,7 +13,8 @@ DEFAULT_OUTPUT_TOKENS = 300.0
 
 def predicted_output_tokens(facts: Facts, model: str) -> int:
     """The classifier's expected answer length, never above the caller's own limit."""
-    predicted = facts.output_tokens.get(model, DEFAULT_OUTPUT_TOKENS)
+    expected = facts.expected_length(model)
+    predicted = DEFAULT_OUTPUT_TOKENS if expected is None else expected
     limit = facts.max_output_tokens
     tokens = round(predicted if limit is None or predicted < limit else limit)
     return tokens if tokens > 1 else 1  # a comparison, as calling `max` is slower and this runs per candidate

@@ -186,7 +186,7 @@ def detail(entry: Entry, corrections: Sequence[Correction]) -> EntryDetail:
             "prefill_seconds": None if first is None else max(0.0, first - (entry.queue_seconds or 0.0)),
             "decode_seconds": None if first is None else max(0.0, entry.total_seconds - first),
             "attempts": [{**asdict(one), "cost_usd": known_usd(one.cost_pico_usd)} for one in entry.attempts],
-            "predicted_quality": decision.facts.quality,
+            "predicted_quality": dict(decision.facts.predicted_quality),
             "uncertainty": decision.facts.uncertainty,
             "expected_cost_usd": known_usd(decision.expected_cost_pico_usd),
         }

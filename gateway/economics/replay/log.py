@@ -92,7 +92,7 @@ def logged_request_of(entry: Entry) -> LoggedRequest:
             media=entry.media or NO_MEDIA,
         ),
         cost_pico_usd=None if entry.cost is None else entry.cost.total_pico_usd,
-        quality=decision.facts.quality.get(entry.model) if is_escalated else decision.predicted_quality,
+        quality=decision.facts.predicted_quality.get(entry.model) if is_escalated else decision.predicted_quality,
         time_to_first_token_seconds=entry.time_to_first_token_seconds,
         total_seconds=entry.total_seconds,
         verified=verified,

@@ -194,13 +194,13 @@ def _passed_on(logged: LoggedRequest, decided: Decided) -> tuple[str | None, flo
     failed when asked fails again."""
     verified = logged.verified
     if _is_cut(logged, decided):
-        return decided.escalates_to[0], logged.facts.quality.get(decided.escalates_to[0])
+        return decided.escalates_to[0], logged.facts.predicted_quality.get(decided.escalates_to[0])
     if verified is None and decided.model == logged.decided:
         return _fallen_back(logged, decided), decided.quality
     if verified is None or verified.stood or not _repeats(decided, verified):
         return decided.model, decided.quality
     model = logged.model if logged.model in decided.escalates_to else decided.escalates_to[0]
-    return model, logged.facts.quality.get(model)
+    return model, logged.facts.predicted_quality.get(model)
 
 
 def _with_refused(cost: int | None, logged: LoggedRequest, decided: Decided, *, is_logged: bool) -> int | None:

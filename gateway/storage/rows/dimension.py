@@ -49,11 +49,13 @@ class Circumstance(NamedTuple):
     is_usage_estimated: bool
     is_exact: bool
     allowed_models: str | None
+    predicted_models: bytes | None
 
 
 def digest(values: Sequence[object]) -> bytes:
     """The unique key of a dimension or circumstance."""
-    return hashlib.blake2b(json.dumps(list(values), separators=(",", ":")).encode(), digest_size=16).digest()
+    text = json.dumps(list(values), separators=(",", ":"), default=bytes.hex)
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _stored(value: object) -> Any:
@@ -116,4 +118,5 @@ def circumstance_of(entry: Entry) -> Circumstance:
         entry.is_usage_estimated,
         is_exact(entry),
         intent.allowed_models,
+        None if decision.facts.predictions is None else decision.facts.predictions.models,
     )

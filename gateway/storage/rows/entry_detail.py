@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from backends.usage import NO_UNITS, Units
+from classifier.predictions import Predictions, models_of
 from gateway.ledger.entry import NO_MEDIA, Entry, Facts, Media
 from gateway.storage.rows.bounded import micros
 from gateway.storage.rows.dimension import REMEMBERED
@@ -25,7 +26,8 @@ Time = int | float
 
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
-    """Fields are only ever appended. Model names are stored as indices into the candidates followed by `more_names`."""
+    """Fields are only ever appended. Model names are stored as indices into the candidates, followed by the models of
+    the predictions, followed by `more_names`."""
 
     input_tokens: int
     max_output_tokens: int | None
@@ -54,6 +56,8 @@ class Detail(msgspec.Struct, frozen=True, array_like=True):
     """The facts' units; empty if there were none."""
     charged: int | None = None
     longest_prompt_tokens: int = 0
+    predicted: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    """`shares` and `tenths` of `classifier.predictions.Predictions`."""
 
 
 ENCODER = msgspec.msgpack.Encoder()
@@ -83,8 +87,9 @@ def seconds_of(stored: Time) -> float:
 def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
     """`is_plain`: the only attempt, if any, is described by the entry, and its times are stored here."""
     decision, facts = entry.intent.decision, entry.intent.decision.facts
-    keyed = (facts.quality, facts.output_tokens, facts.warm_tokens, facts.backend_state)
-    more_names, place = _places(decision.candidates, tuple(chain.from_iterable(keyed)))
+    keyed, packed = (facts.quality, facts.output_tokens, facts.warm_tokens, facts.backend_state), facts.predictions
+    models = None if packed is None else packed.models
+    more_names, place = _places(decision.candidates, models, tuple(chain.from_iterable(keyed)))
     one = entry.attempts[0] if is_plain and entry.attempts else None
     detail = Detail(  # by position: Python collects more than fifteen keywords in a dictionary first
         facts.input_tokens,
@@ -114,20 +119,30 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
         facts.explored_pico_usd,
         {name: short(loss) for name, loss in facts.allowed_loss.items()} if facts.allowed_loss else {},
         decision.escalates_to,
-        repeated_tokens=facts.repeated_tokens,
-        media=_media(entry.media),
+        facts.repeated_tokens,
+        _media(entry.media),
         units=() if facts.units == NO_UNITS else astuple(facts.units),
         charged=entry.charged_pico_usd,
         longest_prompt_tokens=facts.longest_prompt_tokens,
+        predicted=None if packed is None else (packed.shares, packed.tenths),
     )
     return ENCODER.encode(detail)
 
 
 @lru_cache(REMEMBERED)
-def _places(candidates: tuple[str, ...], mentioned: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The names that are not candidates, and the index of every name. Cached, since rows have the same few."""
-    more = tuple(sorted(set(mentioned) - set(candidates)))
-    return more, {name: number for number, name in reversed(list(enumerate((*candidates, *more))))}
+def _places(
+    candidates: tuple[str, ...], predicted: bytes | None, mentioned: tuple[str, ...]
+) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The names that are in neither list, and the index of every name. Cached, since rows have the same few."""
+    listed = names_of(candidates, predicted)
+    more = tuple(sorted(set(mentioned).difference(listed)))
+    return more, {name: number for number, name in reversed(list(enumerate((*listed, *more))))}
+
+
+@lru_cache(REMEMBERED)
+def names_of(candidates: tuple[str, ...], predicted: bytes | None) -> tuple[str, ...]:
+    """The names that `Detail` has as indices, before its own."""
+    return candidates if predicted is None else (*candidates, *models_of(predicted))
 
 
 def _by_place(numbers: Mapping[str, float], place: Mapping[str, int]) -> list[Short]:
@@ -146,13 +161,15 @@ def decode_detail(stored: bytes) -> Detail:
     return DECODER.decode(stored)
 
 
-def facts_from(detail: Detail, names: Sequence[str]) -> Facts:
+def facts_from(detail: Detail, candidates: tuple[str, ...], predicted: bytes | None) -> Facts:
+    """`predicted` is the list of models that the entry was encoded with."""
+    names = (*names_of(candidates, predicted), *detail.more_names)
     states, warm = detail.backend_state, detail.warm_tokens
     return Facts(
-        input_tokens=detail.input_tokens,
-        max_output_tokens=detail.max_output_tokens,
-        difficulty=None if detail.difficulty is None else long(detail.difficulty),
-        uncertainty=None if detail.uncertainty is None else long(detail.uncertainty),
+        detail.input_tokens,
+        detail.max_output_tokens,
+        None if detail.difficulty is None else long(detail.difficulty),
+        None if detail.uncertainty is None else long(detail.uncertainty),
         quality=_by_name(detail.quality, names),
         output_tokens=_by_name(detail.output_tokens, names),
         needs=detail.needs,
@@ -166,6 +183,9 @@ def facts_from(detail: Detail, names: Sequence[str]) -> Facts:
         repeated_tokens=detail.repeated_tokens,
         units=msgspec.convert(detail.units, Units) if detail.units else NO_UNITS,
         longest_prompt_tokens=detail.longest_prompt_tokens,
+        predictions=None
+        if predicted is None or detail.predicted is None
+        else Predictions(predicted, *detail.predicted),
     )
 
 

@@ -98,7 +98,7 @@ def _decision(row: Row, detail: Detail, model: str) -> Decision:
         rules_version=row["rules_version"],
         prices_version=row["prices_version"],
         classifier_version=row["classifier_version"],
-        facts=facts_from(detail, (*candidates, *detail.more_names)),
+        facts=facts_from(detail, candidates, row["predicted_models"]),
         exploration_pico_usd=detail.exploration_cost,
         escalates_to=detail.escalates_to,
     )

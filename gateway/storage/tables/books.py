@@ -67,6 +67,7 @@ circumstances = Table(
     Column("is_usage_estimated", Boolean, nullable=False),
     Column("is_exact", Boolean, nullable=False),  # both cost bounds equal the cost and are not stored
     Column("allowed_models", Text),  # JSON array: the key's own list; NULL: every model
+    Column("predicted_models", LargeBinary),  # whose predictions `entries.detail` has: see classifier/predictions.py
 )
 
 # One row per accepted request. On PostgreSQL this table and `attempts` are partitioned by month.

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from backends.usage import Units
+from classifier.predictions import Places, Predictions
 from gateway.ledger.batch import Batch
 from gateway.ledger.entry import Attempt, Media, PaidTo
 from gateway.storage.rows.entry_detail import decode_detail, encode_detail, facts_from
@@ -40,7 +41,15 @@ def test_a_journals_entry_with_more_fields_is_the_entry_without_them() -> None:
 def test_stored_facts_with_more_units_are_the_facts_without_them(facts: Any) -> None:
     entry = make_entry(intent=make_intent(decision=make_decision(facts=facts)))
     stored = msgspec.msgpack.decode(encode_detail(entry, is_plain=True))
-    [*before, units, charged, longest] = stored
+    before, units, after = stored[:-4], stored[-4], stored[-3:]
     assert list(units) == ([] if facts.units == Units() else [2, 0, 0, 3])
-    detail = decode_detail(msgspec.msgpack.encode([*before, [*units, 7] if units else units, charged, longest, "new"]))
-    assert facts_from(detail, entry.intent.decision.candidates) == facts
+    detail = decode_detail(msgspec.msgpack.encode([*before, [*units, 7] if units else units, *after, "new"]))
+    assert facts_from(detail, entry.intent.decision.candidates, None) == facts
+
+
+def test_an_earlier_version_reads_an_entry_whose_predictions_are_packed() -> None:
+    """It ships it without them: what it takes for qualities is a map still."""
+    predictions = Predictions(Places({"a": 0}, {"a": 0}).packed, (5000,), (10,))
+    entry = make_entry(intent=make_intent(decision=make_decision(facts=make_facts(predictions=predictions))))
+    facts = msgspec.msgpack.decode(msgspec.msgpack.encode(entry))[0][9][9]
+    assert facts[: len(facts) - 1] == msgspec.msgpack.decode(msgspec.msgpack.encode(make_facts()))[:-1]

@@ -14,7 +14,7 @@ SHARES = (0.0, 1.0, 1e-9, 0.99995001, *(DRAWN.random() for _ in range(1_000)))
 
 
 def gathered(found: Classification) -> Facts:
-    return gather_facts(VIEW, found, {"model"}, warm_tokens={}, backend_state={}, draw=0.0, rules=RuleState())
+    return gather_facts(VIEW, found, {"model": None}, warm_tokens={}, backend_state={}, draw=0.0, rules=RuleState())
 
 
 def classified(share: float, output_tokens: float) -> Classification:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from classifier.predictions import Places, Predictions
 from gateway.ledger.entry import Attempt, Cost, Entry, Media
 from gateway.storage.rows.dimension import Circumstance, Dimension
 from gateway.storage.rows.entry_from_row import entry_from
@@ -19,6 +20,13 @@ names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 money = st.integers(-(10**16), 10**16)
 durations = st.integers(0, 10**10).map(lambda us: us / 1e6)
+
+
+def predicted(models: list[str]) -> Predictions:
+    places = {name: number for number, name in enumerate(models)}
+    return Predictions(Places(places, dict.fromkeys(models, 0)).packed, tuple(range(len(models))), (2**40,))
+
+
 facts = st.builds(
     make_facts,
     difficulty=st.none() | numbers,
@@ -30,6 +38,7 @@ facts = st.builds(
     explored_pico_usd=st.dictionaries(names, st.integers(0, 10**16), max_size=2),
     allowed_loss=st.dictionaries(names, numbers, max_size=2),
     repeated_tokens=st.integers(0, 2**40),
+    predictions=st.none() | st.lists(names, max_size=4, unique=True).map(predicted),
 )
 decisions = st.builds(
     make_decision,
@@ -102,7 +111,21 @@ def test_a_row_of_the_first_versions_says_nothing_of_audio_and_images() -> None:
     row, attempt_rows = joined(make_entry(media=Media()))
     packed = msgspec.msgpack.decode(row["detail"])
     assert entry_from(row, attempt_rows).media == Media()
-    assert entry_from({**row, "detail": msgspec.msgpack.encode(packed[:-4])}, attempt_rows).media is None
+    assert entry_from({**row, "detail": msgspec.msgpack.encode(packed[:-5])}, attempt_rows).media is None
+
+
+def test_two_hundred_models_take_little_more_of_a_row_than_five() -> None:
+    """Names are with what repeats, and the same prediction for many models is stored once."""
+    sizes: list[int] = []
+    for number in (5, 200):
+        models = [f"some-provider-model-{one}" for one in range(number)]
+        places = Places({name: one % 60 for one, name in enumerate(models)}, dict.fromkeys(models, 0))
+        predictions = Predictions(places.packed, tuple(range(5000, 5000 + min(number, 60))), (3000,))
+        facts = make_facts(quality={}, output_tokens={}, predictions=predictions)
+        row, attempt_rows = joined(make_entry(intent=make_intent(decision=make_decision(facts=facts))))
+        assert entry_from(row, attempt_rows).intent.decision.facts == facts
+        sizes.append(len(row["detail"]))
+    assert sizes[1] < sizes[0] + 200
 
 
 def test_the_columns_are_those_of_the_tables() -> None:
