@@ -54,12 +54,12 @@ _TOO_LONG: Final = re.compile(
     rb"|range of input length|maximum allowed (?:input )?length|prompt exceeds max length|more than max tokens allowed"
     rb"|sum of prompt length|`inputs` (?:tokens|must have)|token count of \d+ exceeds|too many tokens"
     rb"|input \(\d+ tokens\) is too large|prompt_tokens \(\d+\) must be less than|max tokens of \d+ exceeded"
-    rb"|model max length exceeded",
+    rb"|model max length exceeded|exceed max message tokens|tokens exceed the configured limit",
     re.IGNORECASE,
 )
 """How providers reject a prompt that another model may have room for: OpenAI and compatible servers, llama.cpp,
 Anthropic, Bedrock, Cohere, Copilot, DashScope, Gemini, Kimi, Perplexity, SGLang, SiliconFlow, Snowflake, TensorRT-LLM,
-TGI, vLLM, xAI, Z.ai. Our count of tokens, by which candidates are chosen, is an estimate."""
+TGI, vLLM, Volcengine, xAI, Z.ai. Our count of tokens, by which candidates are chosen, is an estimate."""
 _NEVER_FITS: Final = re.compile(
     rb"input or output tokens must be reduced|request too large for model[^\"]{1,200} tokens per minute"
     rb"|\"weight_exceeds_budget\"",

@@ -73,6 +73,8 @@ def test_statuses(kind: type[BackendError], status: int) -> None:
         "length of prompt_tokens (57535) must be less than max_seq_len (32768)",
         "max tokens of 200000 exceeded",
         "model max length exceeded, max length: 8192",
+        "Total tokens of image and text exceed max message tokens. Request id: 0217",
+        "Input tokens exceed the configured limit of 192000 tokens.",
     ],
 )
 def test_a_prompt_that_is_too_long_for_one_model_may_fit_into_another(message: str) -> None:
