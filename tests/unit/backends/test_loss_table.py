@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,54 +106,6 @@ SAMPLES: dict[str, tuple[Json, Json]] = {
 }
 
 
-def cells_under(head: str) -> list[list[str]]:
-    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
-    start = lines.index(head)
-    table = [line for line in lines[start + 2 : lines.index("", start)] if line.startswith("|")]
-    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in table]
-
-
-def rows() -> list[tuple[str, str, str]]:
-    """(field, format, fate) for every cell."""
-    cells = cells_under("| OpenAI field | anthropic | gemini | responses |")
-    return [
-        (field, kind, fate)
-        for field, *fates in cells
-        for kind, fate in zip(("anthropic", "gemini", "responses"), fates, strict=True)
-    ]
-
-
-def translate(kind: str, body: Json) -> object:
-    raw = json.dumps(body).encode()
-    if kind != "anthropic":  # which has a `thinking` of its own
-        raw = with_effort_alone(raw, ABOUT_REASONING)
-    call = Call("chat.completions", "m", raw, False, "r-1")
-    if kind == "responses":
-        return json.loads(build_response_body(call, backend="b", models_think=True))
-    if made := with_functions(raw):  # as for every model that has no custom tools
-        raw = made.body
-    view = parse_chat(raw)
-    return json.loads(build_messages_body(view, call) if kind == "anthropic" else build_content_body(view, "m"))
-
-
-def fate_of(kind: str, field: str) -> str:
-    without, added = SAMPLES[field]
-    try:
-        said = translate(kind, without | added)
-    except UpstreamRejected:
-        return "refused"
-    return "dropped" if said == translate(kind, without) else "translated"
-
-
-@pytest.mark.parametrize(("field", "kind", "fate"), rows())
-def test_every_row_is_true(field: str, kind: str, fate: str) -> None:
-    assert fate_of(kind, field) == fate
-
-
-def test_no_sample_is_left_out_of_the_table() -> None:
-    assert {field for field, _, _ in rows()} == set(SAMPLES)
-
-
 MESSAGE: Json = {"model": "m", "max_tokens": 9} | HI
 OWN_TOOL: Json = {"name": "f", "input_schema": {"type": "object"}}
 SEARCH: Json = {"type": "web_search_20250305", "name": "web_search"}
@@ -236,28 +190,6 @@ MESSAGE_SAMPLES: dict[str, tuple[Json, Json]] = {
     "file by id": (MESSAGE, ask({"type": "document", "source": {"type": "file", "file_id": "f"}})),
     "assistant's message at the end": (MESSAGE, assistant(SAID)),
 }
-
-
-def fate_of_message(field: str) -> str:
-    without, added = MESSAGE_SAMPLES[field]
-    try:
-        said = chat_body_from_messages(json.dumps(without | added).encode(), reasons=True)
-    except UpstreamRejected:
-        return "refused"
-    return "dropped" if said == chat_body_from_messages(json.dumps(without).encode()) else "translated"
-
-
-def message_rows() -> list[list[str]]:
-    return cells_under("| Messages field | as a chat |")
-
-
-@pytest.mark.parametrize(("field", "fate"), message_rows())
-def test_every_row_on_messages_is_true(field: str, fate: str) -> None:
-    assert fate_of_message(field) == fate
-
-
-def test_no_sample_on_messages_is_left_out_of_the_table() -> None:
-    assert [field for field, _ in message_rows()] == list(MESSAGE_SAMPLES)
 
 
 GREETING: Json = {"contents": [{"parts": [{"text": "hi"}]}]}
@@ -356,30 +288,65 @@ CONTENT_SAMPLES: dict[str, tuple[Json, Json]] = {
 }
 
 
-def as_chat(body: Json) -> bytes:
+def translate(kind: str, body: Json) -> object:
+    raw = json.dumps(body).encode()
+    if kind != "anthropic":  # which has a `thinking` of its own
+        raw = with_effort_alone(raw, ABOUT_REASONING)
+    call = Call("chat.completions", "m", raw, False, "r-1")
+    if kind == "responses":
+        return json.loads(build_response_body(call, backend="b", models_think=True))
+    if made := with_functions(raw):  # as for every model that has no custom tools
+        raw = made.body
+    view = parse_chat(raw)
+    return json.loads(build_messages_body(view, call) if kind == "anthropic" else build_content_body(view, "m"))
+
+
+def from_messages(body: Json) -> bytes:
+    return chat_body_from_messages(json.dumps(body).encode(), reasons=True)
+
+
+def from_content(body: Json) -> bytes:
     return chat_from_content(json.dumps(body).encode(), model="m", is_stream=False, takes_effort=True).body
 
 
-def fate_of_content(field: str) -> str:
-    without, added = CONTENT_SAMPLES[field]
+Translate = Callable[[Json], object]
+TABLES: dict[str, tuple[dict[str, tuple[Json, Json]], tuple[Translate, ...]]] = {
+    "| OpenAI field | anthropic | gemini | responses |": (
+        SAMPLES,
+        (partial(translate, "anthropic"), partial(translate, "gemini"), partial(translate, "responses")),
+    ),
+    "| Messages field | as a chat |": (MESSAGE_SAMPLES, (from_messages,)),
+    "| Gemini's field | as a chat |": (CONTENT_SAMPLES, (from_content,)),
+}
+"""By their heads in the document: the samples of the rows, and what is told of in each column."""
+
+
+def cells_under(head: str) -> list[list[str]]:
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    start = lines.index(head)
+    table = [line for line in lines[start + 2 : lines.index("", start)] if line.startswith("|")]
+    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in table]
+
+
+def fate_of(column: Translate, without: Json, added: Json) -> str:
     try:
-        said = as_chat(without | added)
+        said = column(without | added)
     except UpstreamRejected:
         return "refused"
-    return "dropped" if said == as_chat(without) else "translated"
+    return "dropped" if said == column(without) else "translated"
 
 
-def content_rows() -> list[list[str]]:
-    return cells_under("| Gemini's field | as a chat |")
+@pytest.mark.parametrize(
+    ("head", "field", "fates"), [(head, row[0], row[1:]) for head in TABLES for row in cells_under(head)]
+)
+def test_every_row_is_true(head: str, field: str, fates: list[str]) -> None:
+    samples, columns = TABLES[head]
+    assert [fate_of(column, *samples[field]) for column in columns] == fates
 
 
-@pytest.mark.parametrize(("field", "fate"), content_rows())
-def test_every_row_on_geminis_format_is_true(field: str, fate: str) -> None:
-    assert fate_of_content(field) == fate
-
-
-def test_no_sample_of_geminis_format_is_left_out_of_the_table() -> None:
-    assert [field for field, _ in content_rows()] == list(CONTENT_SAMPLES)
+@pytest.mark.parametrize("head", TABLES)
+def test_no_sample_is_left_out_of_its_table(head: str) -> None:
+    assert [field for field, *_ in cells_under(head)] == list(TABLES[head][0])
 
 
 IN_HEADERS = {"betas", "user_profile_id", "workspace_id"}
