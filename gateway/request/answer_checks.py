@@ -10,12 +10,14 @@ from typing import Any
 
 import msgspec
 
+from backends.endpoints.chat_text import end_of
 from backends.formats.answer_schema import JSON_KINDS, schema_in
 from backends.formats.json_splice import MEMBERS, OBJECTS
 from gateway.request.schema_check import allowance, fits
 from gateway.routing.rules import Verify
 
 Fields = dict[str, Any]
+_CUT = {"length": "cut", "content_filter": "filtered"}
 
 
 def objection(request: bytes, answer: bytes, verify: Verify) -> str | None:
@@ -63,10 +65,8 @@ def _form_objection(asked: Fields, choice: Fields, steps: list[int]) -> str | No
     message: Fields = choice["message"]
     calls = message.get("tool_calls") or ()
     text = message.get("content") or ""
-    if choice.get("finish_reason") == "length":
-        return "cut"
-    if choice.get("finish_reason") == "content_filter":
-        return "filtered"
+    if word := _CUT.get(end_of(choice.get("finish_reason")) or ""):
+        return word
     if calls:
         tools = {tool["function"]["name"]: tool["function"] for tool in asked.get("tools") or () if "function" in tool}
         is_good = all(_is_good_call(asked, tools, call["function"], steps) for call in calls)

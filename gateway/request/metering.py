@@ -3,6 +3,7 @@
 import msgspec
 from msgspec.structs import replace
 
+from backends.endpoints.chat_text import end_of
 from backends.protocol import Chunk
 from backends.usage import NO_UNITS, EngineTimings, Units, Usage
 
@@ -43,7 +44,7 @@ class Meter(msgspec.Struct):
             self.last_output_at = now
             self.output_characters += chunk.output_characters
         if chunk.finish_reason is not None:
-            self.finish_reason = chunk.finish_reason
+            self.finish_reason = end_of(chunk.finish_reason)
         if chunk.usage is not None:
             self.usage = chunk.usage
         if chunk.timings is not None:

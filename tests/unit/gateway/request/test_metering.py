@@ -97,3 +97,10 @@ def test_what_came_was_possible() -> None:
     many = Usage(input_tokens=3, output_tokens=2 * MOST)
     assert Meter(0.0, output_characters=2 * MOST, usage=many).final_usage(12, WINDOW) == many
     assert Meter(0.0, usage=Usage(input_tokens=2 * MOST)).final_usage(2 * WINDOW, WINDOW).input_tokens == 2 * MOST
+
+
+def test_why_an_answer_ended_is_told_in_openais_words() -> None:
+    """Replays and feedback leave out what was cut off, whoever cut it."""
+    meter = Meter(started_at=0.0)
+    meter.observe(Chunk(b"", finish_reason="model_context_window_exceeded"), 1.0)
+    assert meter.finish_reason == "length"
