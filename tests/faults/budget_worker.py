@@ -1,6 +1,8 @@
-"""One worker's admission over real counters; the test keeps its books and moves its clock."""
+"""A worker's admission over real counters; the test keeps its books and moves its clock."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 
 from gateway.clock import unstepped_seconds
 from gateway.errors import BudgetExhausted
@@ -10,8 +12,10 @@ from gateway.limits.counters import Account, CountersDown, Grant, Holding, Stand
 from gateway.limits.purse import Purse
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import parse_limits, window_id
+from gateway.process.tasks import end_tasks
 from gateway.storage.redis.counters import RedisCounters, connect
 from tests.redis_server import Reached
+from tests.waiting import until
 
 NANO = 1000
 NOW_US = 1_795_000_000_000_000
@@ -91,3 +95,19 @@ class Worker:
         every = [str(number + 1) for number in range(self._asked)]
         self.admission.sending(every)
         self.admission.shipped(every)
+
+
+@asynccontextmanager
+async def two_workers(server: Reached) -> AsyncGenerator[tuple[Worker, Worker]]:
+    """With a budget of 1,000 together. They report to the store in the background."""
+    books: dict[Account, int] = {}
+    workers = Worker(server, "one", books, budget=1000), Worker(server, "two", books, budget=1000)
+    tasks = [asyncio.create_task(worker.keeper.run()) for worker in workers]
+    try:
+        for worker in workers:
+            await until(lambda worker=worker: worker.spend(0))
+        yield workers
+    finally:
+        await end_tasks(tasks)
+        for worker in workers:
+            await worker.counters.aclose()

@@ -1,16 +1,12 @@
 """Redis down, restarted, flushed: requests go on, limits are never looser than the leases, and nothing is forgotten."""
 
 import asyncio
-import socket
-import struct
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 import pytest
-import uvloop
 from redis.asyncio import Redis
-from redis.exceptions import ConnectionError as ConnectionLost
 
 from backends.scripted import Outcome, follow
 from gateway.errors import Overloaded
@@ -28,15 +24,14 @@ from gateway.limits.counters import (
 from gateway.limits.local_counters import MINUTE_SECONDS
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import parse_limits
-from gateway.process.tasks import end_tasks
 from gateway.rulebook.state import ExplorationSpend, RuleState
 from gateway.rulebook.watch import RuleWatch
-from gateway.storage.redis.client import CONNECTIONS, connect_bytes
+from gateway.storage.redis.client import CONNECTIONS
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
 from gateway.storage.redis.scripts import KEEP_MS
 from gateway.stores import Correction, EntryWanted, Explored
 from tests.builders import make_snapshot
-from tests.faults.budget_worker import ACCOUNT, NANO, NOW_US, Worker
+from tests.faults.budget_worker import ACCOUNT, NANO, NOW_US, Worker, two_workers
 from tests.redis_server import RedisServer
 from tests.rig import Rig
 from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_intent
@@ -54,16 +49,8 @@ async def server(tmp_path: Path) -> AsyncIterator[RedisServer]:
 
 @pytest.fixture
 async def pair(server: RedisServer) -> AsyncIterator[tuple[Worker, Worker]]:
-    """Two workers with a budget of 1,000 that report to the store in the background."""
-    books: dict[Account, int] = {}
-    workers = Worker(server, "one", books, budget=1000), Worker(server, "two", books, budget=1000)
-    tasks = [asyncio.create_task(worker.keeper.run()) for worker in workers]
-    for worker in workers:
-        await until(lambda worker=worker: worker.spend(0))
-    yield workers
-    await end_tasks(tasks)
-    for worker in workers:
-        await worker.counters.aclose()
+    async with two_workers(server) as workers:
+        yield workers
 
 
 async def is_back(worker: Worker) -> bool:
@@ -332,45 +319,6 @@ async def test_more_calls_at_once_than_connections_are_no_outage(server: RedisSe
     leases = [counters.lease(ACCOUNT, limit=NANO, holding=nothing, need=1, want=1) for _ in range(5 * CONNECTIONS)]
     assert {grant.is_unread for grant in await asyncio.gather(*leases)} == {True}, "it answered, to everybody"
     await counters.aclose()
-
-
-async def test_connections_that_the_server_closed_fail_no_request(redis_server: RedisServer) -> None:
-    """As a server does when it restarts, and many do after some idle minutes."""
-    client, other = connect_bytes(redis_server.url), connect_bytes(redis_server.url)
-    await asyncio.gather(*(client.get("x") for _ in range(5)))
-    await other.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    await asyncio.sleep(0.01)  # until the client notices
-    await asyncio.gather(*(client.get("x") for _ in range(5)))
-    for each in (client, other):
-        await each.aclose()
-
-
-def test_a_lost_connection_is_an_outage_under_uvloop_too() -> None:
-    """uvloop raises a RuntimeError where asyncio raises a reset, which ended a background task."""
-    is_connected = asyncio.Event()
-
-    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(b"%0\r\n+OK\r\n+OK\r\n")
-        await is_connected.wait()
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        writer.transport.abort()
-
-    async def send() -> None:
-        async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
-            client = connect_bytes(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            connection = client.connection_pool.make_connection()
-            await connection.connect()
-            is_connected.set()
-            ours = connection._writer  # pyright: ignore[reportPrivateUsage]
-            assert ours is not None
-            while not ours.is_closing():
-                await asyncio.sleep(0.001)
-            with pytest.raises(ConnectionLost):
-                await connection.send_command("PING")
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(send())
 
 
 class NoEntries:

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import Overloaded, StoreDown
-from gateway.limits.counters import Account, CountersDown
+from gateway.limits.counters import CountersDown
 from gateway.process.tasks import end_tasks
 from gateway.storage.redis.client import connect_bytes
 from gateway.storage.redis.counters import PREFIX, RedisCounters, connect
 from gateway.storage.redis.news import RedisNews
 from gateway.storage.redis.turns import RedisTurns
-from tests.faults.budget_worker import Worker
+from tests.faults.budget_worker import Worker, two_workers
 from tests.redis_fleets import DEAD_AFTER_MS, PRIMARY, RedisCluster, Sentinels, ask, info, sentinel_file
 from tests.redis_server import PATIENCE_SECONDS, PATIENT, RedisServer
 from tests.waiting import until
@@ -42,22 +42,6 @@ def cluster(tmp_path: Path) -> Iterator[RedisCluster]:
 def sentinels(tmp_path: Path) -> Iterator[Sentinels]:
     with Sentinels(tmp_path) as running:
         yield running
-
-
-@contextlib.asynccontextmanager
-async def two_workers(fleet: RedisCluster | Sentinels) -> AsyncGenerator[tuple[Worker, Worker]]:
-    """With a budget of 1,000 together. They report to the store in the background."""
-    books: dict[Account, int] = {}
-    workers = Worker(fleet, "one", books, budget=1000), Worker(fleet, "two", books, budget=1000)
-    tasks = [asyncio.create_task(worker.keeper.run()) for worker in workers]
-    try:
-        for worker in workers:
-            await until(lambda worker=worker: worker.spend(0))
-        yield workers
-    finally:
-        await end_tasks(tasks)
-        for worker in workers:
-            await worker.counters.aclose()
 
 
 async def spend_the_rest(worker: Worker) -> int:
