@@ -1,14 +1,23 @@
-"""The command that installs a missing optional part, worded the same everywhere. Knows none of the parts."""
+"""Whether an optional part is installed, and the command that does it, worded the same everywhere. Knows none of the
+parts."""
 
 import shlex
 import sys
 from importlib.util import find_spec
 
 
+def is_installed(module: str) -> bool:
+    """Looks for it without importing it, which may take seconds."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent package is missing too
+        return False
+
+
 def install_command(extra: str) -> str:
     """For the Python that runs Breakeven: any other would look the package up on an index and install whatever has that
     name there."""
-    return command_for(sys.executable, extra, has_pip=find_spec("pip") is not None)
+    return command_for(sys.executable, extra, has_pip=is_installed("pip"))
 
 
 def command_for(python: str, extra: str, *, has_pip: bool) -> str:

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from gateway.composition.backend_table import BackendTable, build_backend_table
 from gateway.config.addresses import parse_database_url, parse_http_url
@@ -15,7 +14,7 @@ from gateway.config.price_files import load_deployment_prices
 from gateway.config.redis_addresses import parse_redis_url
 from gateway.config.settings import Settings, load_settings, read_own_text
 from gateway.errors import ConfigurationError, StateError
-from gateway.extras import install_command
+from gateway.extras import install_command, is_installed
 from gateway.limits.values import SharedLimits
 from gateway.pricing.catalogue import PriceBook
 from gateway.process.file_watch import FileWatch
@@ -120,9 +119,7 @@ def require_redis(settings: Settings, workers: int, home: Home) -> None:
         )
 
 
-def require_clients(
-    settings: Settings, is_installed: Callable[[str], bool] = lambda package: find_spec(package) is not None
-) -> None:
+def require_clients(settings: Settings, is_installed: Callable[[str], bool] = is_installed) -> None:
     """Raises StateError if a configured service has no client here. Workers would find that out one by one, and be
     started again for ever."""
     for service, package, extra, address in (

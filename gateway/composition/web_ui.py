@@ -1,6 +1,5 @@
 """Starts the web UI: a child process that is told the gateway's address and how people sign in."""
 
-import importlib.util
 import os
 import sys
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 from gateway.access.keys import hash_key
 from gateway.config.home import Home
 from gateway.config.sign_in import OidcSignIn
+from gateway.extras import is_installed
 from gateway.process.supervisor import Supervisor
 from gateway.stores import KeyStore, NewKey
 
@@ -25,7 +25,7 @@ class WebUi:
 
 
 def is_web_ui_installed() -> bool:
-    return importlib.util.find_spec("nicegui") is not None
+    return is_installed("nicegui")
 
 
 def ui_supervisor(

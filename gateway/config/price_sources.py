@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.errors import ConfigurationError
-from gateway.extras import install_command
+from gateway.extras import install_command, is_installed
 from gateway.pricing.catalogue import ModelPrices
 from gateway.pricing.genai_prices_map import PriceTable, Row, Tiered, convert_rows
 from gateway.pricing.litellm_map import parse_litellm_map
@@ -46,7 +46,7 @@ def load_litellm(*, as_of: date) -> Imported:
 
 def known_to_litellm() -> Mapping[str, Mapping[str, Any]]:
     """What litellm's map says about each model; empty if litellm is not installed. Raises ConfigurationError."""
-    return json.loads(_litellm_map()) if find_spec("litellm") is not None else {}
+    return json.loads(_litellm_map()) if is_installed("litellm") else {}
 
 
 def _litellm_map() -> str:

@@ -1,6 +1,5 @@
 """The admin API of one running gateway: the part of the composition root that names its stores and services."""
 
-import importlib.util
 from datetime import date
 
 from fastapi import APIRouter
@@ -14,6 +13,7 @@ from gateway.api.admin.router import build_admin_router
 from gateway.clock import now_us
 from gateway.composition.running import Gateway
 from gateway.config.settings import LOCAL_BACKEND
+from gateway.extras import is_installed
 from gateway.notices.key_budgets import spent_by_keys
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.daily_costs import BudgetBurn, DailyHistory, TooShort
@@ -82,7 +82,7 @@ def build_admin(gateway: Gateway) -> APIRouter:
 
 def _look_ahead(history: DailyHistory, budget_pico_usd: int, today: date) -> BudgetBurn | None:
     """Imports on first use: statsmodels takes seconds to import, and is an extra."""
-    if importlib.util.find_spec("statsmodels") is None:
+    if not is_installed("statsmodels"):
         return None
     from gateway.reports.forecast import burn_of_month
 

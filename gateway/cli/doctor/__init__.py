@@ -1,11 +1,9 @@
 """`breakeven doctor`: what works on this machine, what does not, and the fix."""
 
-import asyncio
-import importlib.util
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import httpx
@@ -21,33 +19,18 @@ from gateway.cli.doctor.asked_backends import ask_backends
 from gateway.cli.doctor.disk_checks import examine_disk
 from gateway.cli.doctor.finding import Finding, attempt
 from gateway.cli.doctor.settings_checks import judge, notices, prompt_caching, provider_keys
+from gateway.cli.doctor.store_checks import examine_stores
 from gateway.cli.gateway_metrics import samples
 from gateway.cli.options import AsJson
-from gateway.cli.state import NoSchema, require_newest
-from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment, load_environment_settings, with_environment
 from gateway.config.engine_curve import load_engine_curve
 from gateway.config.home import Home, find_home
 from gateway.config.settings import Settings
 from gateway.counted import counted
 from gateway.errors import BreakevenError, StateError
-from gateway.extras import install_command
-from gateway.instants import HOUR_US, moment_of
+from gateway.extras import install_command, is_installed
 from gateway.learning.classifier_versions import ClassifierVersions
-from gateway.storage.database import (
-    lacks_its_file,
-    open_database,
-    require_room_for_tables,
-    require_undamaged,
-    require_writable,
-)
-from gateway.storage.pepper import require_pepper, require_same_pepper
-from gateway.storage.sql.reports import SqlReports
 
-TRIED = "{breakeven}:doctor"
-TRIAL = "redis.call('INFO', 'server') return redis.call('SET', KEYS[1] .. ':beside', '', 'PX', 1000)"
-"""Uses what scripts that count need: what INFO says, and a key that the script was not called with."""
-SAFE_POLICIES = frozenset({"noeviction", "volatile-lru"})
 EXTRAS = {
     "engine": ("torch", "the bundled engine"),
     "train": ("sklearn", "training the classifier"),
@@ -130,7 +113,7 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
     yield _reader()
     has_engine = settings is None or settings.engine.is_enabled
     for extra, (module, purpose) in EXTRAS.items():
-        is_there = _is_installed(module)
+        is_there = is_installed(module)
         needed = extra == "engine" and has_engine
         fix = install_command(extra) if needed else None
         missing = f"not installed: {install_command(extra)} adds {purpose}"
@@ -141,12 +124,7 @@ def examine(home: Home, url: str, *, asks: bool = False) -> Iterator[Finding]:
     fix = "set the variable or edit the file that it names, then `breakeven check`"
     yield (configuration := attempt("configuration", lambda: _configuration(home), fix))
     if settings is not None and configuration.is_ok:  # otherwise the finding above says what is wrong
-        booked: list[tuple[int, int] | None] = []
-        fix = "do what it says, or correct `database` in breakeven.yaml or BREAKEVEN_DATABASE_URL"
-        yield attempt("database", lambda: _database(home, settings.database, booked), fix)
-        yield from (_clock(one[1]) for one in booked if one and one[1] - HOUR_US > now_us())
-        fix = "start it, mend what it says or correct `redis` in breakeven.yaml or BREAKEVEN_REDIS_URL"
-        yield attempt("redis", lambda: _redis(settings.redis), fix)
+        yield from examine_stores(home, settings)
     yield provider_keys(settings)
     if asks and configuration.is_ok and home.config_file.exists():
         yield from ask_backends(load_deployment(home))
@@ -184,13 +162,6 @@ def _read_settings(home: Home) -> Settings:
     return load_environment_settings(home) if home.config_file.exists() else with_environment(Settings())
 
 
-def _is_installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # its parent package is missing too
-        return False
-
-
 def _curve(home: Home) -> str:
     is_assumed = load_engine_curve(home.curve_file).is_assumed
     return "assumed until `breakeven bench engine` has measured it" if is_assumed else "measured"
@@ -202,82 +173,6 @@ def _configuration(home: Home) -> str:
         return "none yet; `breakeven serve` writes a first one"
     deployment = load_deployment(home)
     return f"{home.config_file} is valid, {counted(len(deployment.catalogue.models(deployment.rules)), 'model')}"
-
-
-def _clock(end_us: int) -> Finding:
-    """For a clock that is behind the books: their last hour with requests ends at `end_us`."""
-    last, now = moment_of(end_us - HOUR_US), moment_of(now_us())
-    return Finding(
-        "clock",
-        False,
-        f"it shows {now:%Y-%m-%d %H:%M} UTC, but the books have requests of {last:%Y-%m-%d %H:%M} UTC or later. A "
-        "clock that is behind lets in keys that have expired, and spends the budgets of the wrong day or month: set "
-        "it (`timedatectl`). If it is right, a clock was ahead when those requests were booked",
-    )
-
-
-def _database(home: Home, url: str | None, booked: list[tuple[int, int] | None]) -> str:
-    """Appends to `booked` when the first and the last requests in the books were."""
-    if url is None and not home.config_file.exists():
-        return "made by `breakeven serve`"
-
-    async def seen() -> tuple[int, int] | None:
-        database = open_database(url or home.database_url)
-        try:
-            try:
-                await require_newest(database)
-            except NoSchema as error:
-                if error.is_empty and not lacks_its_file(database):
-                    await require_room_for_tables(database)
-                raise
-            await require_pepper(database, home)
-            if home.has_pepper:
-                await require_same_pepper(database, home)
-            await require_undamaged(database)
-            await require_writable(database)
-            return await SqlReports(database).first_and_last_us()
-        finally:
-            await database.dispose()
-
-    try:
-        found = asyncio.run(seen())
-    except NoSchema as error:
-        if error.is_empty and home.journal_directory.exists():
-            raise StateError(
-                "reachable, but has no tables, though a gateway has served from this home: they were lost, or its "
-                "address, its user or a `search_path` leads elsewhere"
-            ) from error
-        return f"reachable, {error}"
-    booked.append(found)
-    return f"reachable, with requests since {moment_of(found[0]):%Y-%m-%d}" if found else "reachable, no request yet"
-
-
-def _redis(url: str | None) -> str:
-    if url is None:
-        return "not configured; more than one worker or replica needs it"
-    if not _is_installed("redis"):
-        raise StateError(f"configured, but its client is not installed: {install_command('redis')}")
-    from gateway.storage.redis.client import NO_CLUSTER, answering, connect_bytes, is_cluster
-
-    async def memory() -> Mapping[str, object]:
-        client = connect_bytes(url)
-        try:
-            async with answering():  # as workers do: a replica or a full Redis refuses writes, some users may not INFO
-                if not is_cluster(client) and (await client.info("cluster")).get("cluster_enabled"):
-                    raise StateError(NO_CLUSTER)
-                await client.register_script(TRIAL)(keys=[TRIED])
-                return await client.info("memory")
-        finally:
-            await client.aclose()
-
-    seen = asyncio.run(memory())
-    policy = str(seen.get("maxmemory_policy", ""))
-    if seen.get("maxmemory") and policy not in SAFE_POLICIES | {""}:
-        raise StateError(
-            f"answers, but may drop what workers hold of budgets when it is full (`maxmemory-policy {policy}`): "
-            "set `maxmemory-policy volatile-lru`, or `noeviction` if it shall refuse everything then, budgeted keys too"
-        )
-    return "answers and takes changes"
 
 
 def _classifier(home: Home, url: str) -> str:

@@ -11,12 +11,13 @@ from rich.console import Console
 
 from gateway.cli.address import remember_address, running_url
 from gateway.cli.known_keys import remember_key_names
-from gateway.cli.serve.children import fetch_weights, has_engine_package
+from gateway.cli.serve.children import ENGINE_PACKAGE, fetch_weights
 from gateway.cli.serve.fleet import serve_fleet
 from gateway.cli.serve.text import without_engine
 from gateway.composition.deployment import load_environment_settings, require_clients, require_redis
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
+from gateway.extras import is_installed
 from gateway.process.log_lines import set_up_log
 from gateway.process.open_files import allow_open_files, require_open_files
 from gateway.process.server import bind, loop_factory, reserve
@@ -44,7 +45,7 @@ def _start(host: str, port: int | None, workers: int, *, with_ui: bool) -> None:
     require_open_files(allow_open_files())
     home = find_home()
     create_home(home)
-    has_engine = has_engine_package()
+    has_engine = is_installed(ENGINE_PACKAGE)
     written = write_first_files(home, has_engine=has_engine)
     for path in written:
         console.print(f"Wrote {path}")

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from gateway.cli.address import local_url
@@ -13,7 +12,7 @@ from gateway.composition.web_ui import WebUi, ui_supervisor
 from gateway.config.home import Home
 from gateway.config.settings import Settings
 from gateway.errors import StateError
-from gateway.extras import install_command
+from gateway.extras import install_command, is_installed
 from gateway.process.server import free_port
 from gateway.process.supervisor import Supervisor
 
@@ -66,13 +65,9 @@ def engine_supervisor(home: Home, settings: Settings, url: str) -> Supervisor:
     )
 
 
-def has_engine_package(package: str = ENGINE_PACKAGE) -> bool:
-    return find_spec(package) is not None
-
-
 def require_engine_package(config_file: Path, package: str = ENGINE_PACKAGE) -> None:
     """Checked before weights are fetched for an engine that could not start. Raises StateError."""
-    if not has_engine_package(package):
+    if not is_installed(package):
         raise StateError(
             f"the bundled engine needs {package}, which is not installed here: {install_command('engine')} "
             f"brings it; or set engine.is_enabled to false in {config_file} to run without it"
