@@ -226,7 +226,7 @@ class _LitellmReply:
             if document is not None and not self._has_output and _is_refusal(document):
                 self._is_refused = True
             for chunk in reader.end() if document is None else reader.read(document):
-                counted = replace(chunk, usage=None) if self._is_unreported else chunk
+                counted = _uncounted(chunk) if self._is_unreported else chunk
                 counted = _counted_once(_without_other_counts(counted, self._call), document, self._call)
                 self._has_output = self._has_output or counted.has_output
                 yield _unbilled(counted) if self._is_refused else counted
@@ -271,7 +271,11 @@ def _unbilled(chunk: Chunk) -> Chunk:
 
 
 def _without_other_counts(chunk: Chunk, call: Call) -> Chunk:
-    return replace(chunk, usage=None) if call.upstream_model.startswith(NOT_AS_BILLED) else chunk
+    return _uncounted(chunk) if call.upstream_model.startswith(NOT_AS_BILLED) else chunk
+
+
+def _uncounted(chunk: Chunk) -> Chunk:
+    return replace(chunk, usage=None, usage_so_far=None)
 
 
 def _counted_once(chunk: Chunk, document: bytes | None, call: Call) -> Chunk:

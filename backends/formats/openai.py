@@ -62,6 +62,8 @@ class OpenAIStreamReader(StreamReader):
     `ends_told` has the models whose streams tell why they end: without that or a usage, `[DONE]` ends none of theirs.
     Other servers never tell, so what is not known there is no fault; vLLM and vllm-mlx tell it of some streams alone,
     and a usage of all that they finished.
+
+    A usage that comes before the end is none yet: Gemini and Perplexity tell with each event what it is so far.
     """
 
     __slots__ = (
@@ -72,6 +74,7 @@ class OpenAIStreamReader(StreamReader):
         "_model",
         "_seen_choices",
         "_tools_run",
+        "_usage_so_far",
         "_used_by_choices",
         "_wants_usage",
     )
@@ -98,6 +101,7 @@ class OpenAIStreamReader(StreamReader):
         self._finished_choices: dict[int, str] = {}
         self._used_by_choices: Usage | None = None
         self._tools_run = 0
+        self._usage_so_far: Usage | None = None  # until every choice has finished
 
     def read(self, data: bytes) -> list[Chunk]:
         """The chunk for one event. Raises StreamBroken, or before the first chunk any retryable error."""
@@ -108,7 +112,7 @@ class OpenAIStreamReader(StreamReader):
                 raise self._broken("ended its stream without an answer")
             self._check_end()
             self.is_done = True
-            return [Chunk(DONE, is_done=True)]
+            return [Chunk(DONE, usage=self._usage_so_far, is_done=True)]
         event, data = self._decode(data)
         if event.is_failure:
             raise _billed(self._failed(event.error), event)
@@ -147,7 +151,7 @@ class OpenAIStreamReader(StreamReader):
         """The stream ended without `[DONE]`: the closing chunk if every choice had finished. Raises otherwise."""
         if self._finished_choices and self._seen_choices <= self._finished_choices.keys():
             self.is_done = True
-            return [Chunk(DONE, is_done=True)]
+            return [Chunk(DONE, usage=self._usage_so_far, is_done=True)]
         return super().end()
 
     def _check_end(self) -> None:
@@ -178,7 +182,7 @@ class OpenAIStreamReader(StreamReader):
         """One chunk for these events; `lines` has the data of each."""
         characters = 0
         has_output = has_parts = is_malformed = is_given_up = is_ended_twice = False
-        finish_reason = usage = timings = None
+        finish_reason = usage = usage_so_far = timings = None
         for event in events:
             has_usage = event.usage is not None or event.x_groq is not None
             for choice in event.choices or ():
@@ -211,14 +215,18 @@ class OpenAIStreamReader(StreamReader):
                     )
                 if self._tools_run:
                     found_usage = _with_tools_run(found_usage, self._tools_run)
-                usage, is_malformed = found_usage or usage, is_malformed or is_no_usage
+                is_malformed = is_malformed or is_no_usage
+                if not event.choices or self._seen_choices <= self._finished_choices.keys():
+                    usage, self._usage_so_far = found_usage or usage, None
+                else:
+                    self._usage_so_far = usage_so_far = found_usage or self._usage_so_far
             if is_given_up:
                 given_up = (
                     self._failed(error_in_text(_text_of(event)))
                     if finish_reason == _FAILED
                     else self._broken("gave up in the middle of the answer")
                 )
-                given_up.usage = usage
+                given_up.usage = usage or usage_so_far
                 raise given_up
             if event.x_breakeven:
                 timings = parse_timings(event.x_breakeven)
@@ -230,7 +238,7 @@ class OpenAIStreamReader(StreamReader):
         if not self._wants_usage and b'"usage"' in told:
             told = _BETWEEN.join(_without_usage(events, lines))
         payload = b"data: %b\n\n" % told if told else b""
-        return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed)
+        return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed, usage_so_far)
 
     def _without_second_end(self, line: bytes) -> bytes:
         """Xinference ends each stream whose usage is asked for with `stop`, also one that it just ended with `length`,

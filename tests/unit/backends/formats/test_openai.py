@@ -111,6 +111,19 @@ def test_usage(who: str, event: object, usage: Usage | None, is_malformed: bool)
     json.loads(chunk.payload.removeprefix(b"data: "), parse_constant=pytest.fail)
 
 
+@pytest.mark.parametrize("finish", ["stop", None])
+def test_a_usage_told_before_the_end_is_of_so_far(finish: str | None) -> None:
+    """Gemini's and Perplexity's streams tell one with each event; of those that broke off, the last was booked as
+    exact. Without a finish reason it is final at the end."""
+    events = [delta(content="x") | {"usage": {"prompt_tokens": 3, "completion_tokens": count}} for count in (1, 2)]
+    last = delta(finish) | {"usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+    chunks = read(*events, last, b"[DONE]")
+    so_far = [Usage(3, output_tokens=1), Usage(3, output_tokens=2), None if finish else Usage(3, output_tokens=4)]
+    assert [chunk.usage_so_far for chunk in chunks] == [*so_far, None]
+    final = Usage(3, output_tokens=4)
+    assert [chunk.usage for chunk in chunks] == [None, None, *((final, None) if finish else (None, final))]
+
+
 def test_a_usage_chunk_nobody_asked_for_is_hidden_and_null_usage_removed() -> None:
     said = b'{"index":0,"delta":{"content":"say \\",\\"usage\\":null"},"finish_reason":null}'
     plain = b'{"id":"x","choices":[' + said + b'],"usage":null}'
