@@ -13,9 +13,9 @@ from backends.formats.json_splice import NotAnObject, splice
 from backends.protocol import Chunk
 from gateway.errors import InvalidRequest, UpstreamFailed
 from gateway.kept_answers.conversation_items import items_of, joined, parse_items, shown
-from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.openai_errors import body_of
 from gateway.pipeline import Pipeline
+from gateway.request.callers import PassingCaller
 from gateway.request.many_values import require_bearable
 from gateway.request.run import Caller, Incoming
 

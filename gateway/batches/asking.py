@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
 
-from backends.protocol import Chunk
 from gateway.access.keys import KeyRecord
 from gateway.batches.lines import Line, answered
 from gateway.batches.values import ENDPOINTS, Batch, LineResult
@@ -25,6 +24,7 @@ from gateway.errors import (
 )
 from gateway.ids import new_request_id
 from gateway.money import parse_usd
+from gateway.request.callers import KeepingAnswer
 from gateway.request.run import Caller, Incoming
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Asking(msgspec.Struct):
         again."""
         waits = failures = 0
         while True:
-            sink = _Sink()
+            sink = KeepingAnswer()
             try:
                 async with self.slots:
                     await self._answer(batch, line, sink)
@@ -77,9 +77,9 @@ class Asking(msgspec.Struct):
                 log.exception("line %d of %s failed", line.number, batch.id)
                 return self._refused(batch, line, BreakevenError(type(error).__name__))
             else:
-                return sink.result(line)
+                return _result(line, sink)
 
-    async def _answer(self, batch: Batch, line: Line, sink: "_Sink") -> None:
+    async def _answer(self, batch: Batch, line: Line, sink: KeepingAnswer) -> None:
         task = asyncio.current_task()
         self._asking.add(task)
         try:
@@ -113,31 +113,13 @@ def _wait_seconds(error: BreakevenError, waits: int) -> float:
     return min(max(seconds, SHORTEST_SECONDS), LONGEST_SECONDS)
 
 
-class _Sink:
-    """The caller of a line: keeps the answer."""
-
-    is_gone = False
-
-    def __init__(self) -> None:
-        self._status = 0
-        self._headers: Mapping[str, str] = {}
-        self._body = b""
-
-    def outlive(self, seconds: float | None = None) -> None: ...
-
-    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        self._status, self._headers = status, headers
-
-    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
-        self._body += payload
-
-    def result(self, line: Line) -> LineResult:
-        cost = self._headers.get(COST_HEADER)
-        return answered(
-            line,
-            self._status,
-            self._headers[ID_HEADER],
-            self._body,
-            cost_pico_usd=None if cost is None else parse_usd(cost),
-            model=self._headers.get(MODEL_HEADER),
-        )
+def _result(line: Line, sink: KeepingAnswer) -> LineResult:
+    cost = sink.headers.get(COST_HEADER)
+    return answered(
+        line,
+        sink.status,
+        sink.headers[ID_HEADER],
+        sink.payload,
+        cost_pico_usd=None if cost is None else parse_usd(cost),
+        model=sink.headers.get(MODEL_HEADER),
+    )

@@ -14,7 +14,7 @@ from backends.protocol import Chunk
 from gateway.errors import InvalidRequest
 from gateway.kept_answers.conversation_items import output_of, split_items
 from gateway.kept_answers.kept_conversations import PREFIX, Belonging, KeptConversations
-from gateway.kept_answers.passing_caller import PassingCaller
+from gateway.request.callers import PassingCaller
 from gateway.request.many_values import require_bearable
 
 log = logging.getLogger(__name__)

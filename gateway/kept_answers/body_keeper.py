@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from backends.protocol import Chunk
-from gateway.kept_answers.passing_caller import PassingCaller
+from gateway.request.callers import PassingCaller
 from gateway.request.run import Caller
 
 log = logging.getLogger(__name__)

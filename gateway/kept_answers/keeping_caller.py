@@ -9,7 +9,7 @@ from backends.formats.json_objects import decode_object
 from backends.formats.json_splice import NotAnObject, splice
 from backends.protocol import Chunk
 from gateway.kept_answers.kept_responses import KeptResponses, Resumed
-from gateway.kept_answers.passing_caller import PassingCaller
+from gateway.request.callers import PassingCaller
 from gateway.request.run import Caller
 
 _ENDS: Final = (b"event: response.completed\ndata: ", b"event: response.incomplete\ndata: ")

@@ -19,11 +19,11 @@ from backends.formats.form_splice import without_boundary
 from backends.formats.responses import needs_its_provider
 from backends.protocol import VENDOR_HEADERS, Chunk
 from gateway.errors import StoreDown
-from gateway.kept_answers.passing_caller import PassingCaller
 from gateway.kept_answers.record_store import pseudonym
 from gateway.ledger.entry import Cost, Entry, Status
 from gateway.request.answer_parts import answer_headers, cost_text
 from gateway.request.bookkeeping import Bookkeeper
+from gateway.request.callers import PassingCaller
 from gateway.request.run import Caller, Run
 from gateway.routing.snapshot import Candidate
 

@@ -24,10 +24,11 @@ from gateway.learning.judging import (
     scores_of,
     shown_request,
 )
-from gateway.learning.shadow import NO_MONEY, Sink, money_for
+from gateway.learning.shadow import NO_MONEY, money_for
 from gateway.learning.verify import answer_text
 from gateway.ledger.entry import JUDGE, Decision, Facts, Intent
 from gateway.limits.admission import Admission
+from gateway.request.callers import KeepingAnswer
 from gateway.request.cost_bounds import REASONING, bound_pico_usd
 from gateway.request.metering import Meter
 from gateway.request.run import Caller, Run
@@ -138,7 +139,7 @@ class JudgeCalls:
         return verdicts[0], verdicts[1].swapped
 
     async def _ask(self, asked: Run) -> Verdict | None:
-        sink = Sink()
+        sink = KeepingAnswer()
         async with asyncio.timeout(LONGEST_SECONDS):
             await self._serve(asked, sink)
         return parse_verdict(answer_text(sink.payload) or "")

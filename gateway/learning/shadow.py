@@ -10,8 +10,9 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -22,6 +23,7 @@ from gateway.ids import new_request_id
 from gateway.learning.verify import judge
 from gateway.ledger.entry import SHADOW, Intent
 from gateway.limits.admission import Admission
+from gateway.request.callers import KeepingAnswer, PassingCaller
 from gateway.request.cost_bounds import bound_pico_usd
 from gateway.request.metering import Meter
 from gateway.request.run import Caller, Run
@@ -167,7 +169,7 @@ class ShadowCalls:
         return Run(view, plain_body(run.body), choice, intent, Meter(self._monotonic()), candidate, headers=run.headers)
 
     async def _ask(self, run: Run, again: Run, answer: bytes) -> None:
-        sink = Sink()
+        sink = KeepingAnswer()
         try:
             async with money_for(self._admission, again.intent):
                 await self._serve(again, sink)
@@ -215,45 +217,18 @@ def plain_body(body: bytes) -> bytes:
     return json.dumps(fields).encode()
 
 
-class _Listening:
+@dataclass(slots=True)
+class _Listening(PassingCaller):
     """A Caller that records what passes through, up to the size that can be judged."""
 
-    def __init__(self, caller: Caller, shadows: ShadowCalls, run: Run, others: tuple[Candidate, ...]) -> None:
-        self._caller = caller
-        self._shadows = shadows
-        self._run = run
-        self._others = others
-        self._answer = bytearray()
-
-    @property
-    def is_gone(self) -> bool:
-        return self._caller.is_gone
-
-    def outlive(self, seconds: float | None = None) -> None:
-        self._caller.outlive(seconds)
-
-    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
-        await self._caller.start(status=status, content_type=content_type, headers=headers)
+    shadows: ShadowCalls
+    run: Run
+    others: tuple[Candidate, ...]
+    answer: bytearray = field(default_factory=bytearray)
 
     async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
-        await self._caller.send(payload, chunk=chunk, is_last=is_last)
-        if len(self._answer) < MOST_ANSWER_BYTES:
-            self._answer += payload
+        await self.caller.send(payload, chunk=chunk, is_last=is_last)
+        if len(self.answer) < MOST_ANSWER_BYTES:
+            self.answer += payload
         if is_last:
-            self._shadows.repeat(self._run, self._others, bytes(self._answer))
-
-
-class Sink:
-    """The caller of a request of our own: keeps the answer."""
-
-    is_gone = False
-
-    def __init__(self) -> None:
-        self.payload = b""
-
-    def outlive(self, seconds: float | None = None) -> None: ...
-
-    async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None: ...
-
-    async def send(self, payload: bytes, *, chunk: Chunk | None = None, is_last: bool = False) -> None:
-        self.payload += payload
+            self.shadows.repeat(self.run, self.others, bytes(self.answer))
