@@ -113,10 +113,25 @@ class Predictions(msgspec.Struct, frozen=True, array_like=True):
         at = places_of(self.models)[0].get(model)
         return default if at is None else self.shares[at] / SHARE_SCALE
 
-    def length(self, model: str) -> float | None:
-        """In tokens; None for a model without predictions."""
-        at = places_of(self.models)[1].get(model)
-        return None if at is None else self.tenths[at] / TOKEN_SCALE
+    def quality_of(self) -> Callable[[str], float | None]:
+        """`get`, to call for many models."""
+        place, shares = places_of(self.models)[0].get, self.shares
+
+        def quality(model: str) -> float | None:
+            at = place(model)
+            return None if at is None else shares[at] / SHARE_SCALE
+
+        return quality
+
+    def length_of(self) -> Callable[[str], float | None]:
+        """Tells lengths in tokens; None for a model without predictions."""
+        place, tenths = places_of(self.models)[1].get, self.tenths
+
+        def length(model: str) -> float | None:
+            at = place(model)
+            return None if at is None else tenths[at] / TOKEN_SCALE
+
+        return length
 
     def keys(self) -> list[str]:
         return list(places_of(self.models)[0])

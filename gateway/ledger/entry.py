@@ -4,7 +4,7 @@ Money is integer pico-USD; None means that the price is unknown, which is not ze
 Unix epoch, UTC. Durations are seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Protocol
 
@@ -70,10 +70,16 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
         """By model."""
         return self.quality if self.predictions is None or self.quality else self.predictions
 
-    def expected_length(self, model: str) -> float | None:
-        """Of its answer, in tokens."""
-        length = self.output_tokens.get(model)
-        return self.predictions.length(model) if length is None and self.predictions is not None else length
+    @property
+    def quality_of(self) -> Callable[[str], float | None]:
+        """The same, to ask for many models: None for one without predictions."""
+        return self.quality.get if self.predictions is None or self.quality else self.predictions.quality_of()
+
+    @property
+    def length_of(self) -> Callable[[str], float | None]:
+        """Of a model's answer, in tokens; None for one without predictions."""
+        packed = self.predictions
+        return self.output_tokens.get if packed is None or self.output_tokens else packed.length_of()
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):

@@ -7,7 +7,7 @@ import msgspec
 
 from gateway.errors import ModelNotFound, NoCapableModel
 from gateway.ledger.entry import Decision
-from gateway.routing.expected_cost import expected_cost_pico_usd, expected_time_to_first_token_seconds
+from gateway.routing.expected_cost import expected_costs, expected_time_to_first_token_seconds
 from gateway.routing.preference import (
     Ranked,
     apply_limits,
@@ -75,7 +75,7 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
         return _decide_direct(request, snapshot)
     choose = rule.choose
     pool = _pool(choose.from_, request, snapshot)
-    weighed = [_weigh(candidate, request) for candidate in pool]
+    weighed = _weigh(pool, request)
     able = [ranked for ranked in weighed if ranked.rejected is None]
     if not able:
         if rule.cascade is not None:
@@ -133,7 +133,7 @@ def _cascaded(choice: Choice, cascade: Cascade, request: RequestFacts, snapshot:
     """Adds the models to escalate to. Answers that cannot be verified, streams above all, go to them at once. The
     choice stays as it is if none of them can serve, or if one was chosen anyway."""
     pool = _pool(cascade.escalate_to, request, snapshot)
-    weighed = [_weigh(one, request) for one in pool]
+    weighed = _weigh(pool, request)
     able = [ranked for ranked in weighed if ranked.rejected is None]
     order = tuple(ranked.candidate for ranked in able)
     if not order or choice.decision.model in cascade.escalate_to:
@@ -152,7 +152,7 @@ def _escalated_at_once(
     request: RequestFacts, rule: Rule, cascade: Cascade, weighed: list[Ranked], snapshot: Snapshot
 ) -> Choice:
     """None of the rule's models can serve: uses those its answer would be escalated to. Raises as `decide`."""
-    strong = [_weigh(one, request) for one in _pool(cascade.escalate_to, request, snapshot)]
+    strong = _weigh(_pool(cascade.escalate_to, request, snapshot), request)
     known = {ranked.candidate.name for ranked in weighed}
     everything = [*weighed, *(one for one in strong if one.candidate.name not in known)]
     able = [ranked for ranked in strong if ranked.rejected is None]
@@ -168,7 +168,7 @@ def _decide_direct(request: RequestFacts, snapshot: Snapshot) -> Choice:
     if candidate is None or not _is_allowed(candidate, request):
         known = {name for name, other in snapshot.candidates.items() if _is_allowed(other, request)}
         raise ModelNotFound(request.requested_model, sorted(known | snapshot.routed_names - {AUTO}))
-    ranked = _weigh(candidate, request)
+    [ranked] = _weigh([candidate], request)
     if ranked.rejected is not None:
         _refuse(request, DIRECT, [ranked])
     return _choice(request, snapshot, DIRECT, ranked, [ranked], [ranked], 1.0)
@@ -180,8 +180,12 @@ def _pool(named: list[str] | str, request: RequestFacts, snapshot: Snapshot) -> 
     candidates = snapshot.candidates
     if isinstance(named, list):  # a model's backend may be switched off
         return [candidates[name] for name in named if name in candidates and _is_allowed(candidates[name], request)]
-    wanted = SPECIALTIES.get(request.operation)
-    fitting = [one for one in candidates.values() if one.specialty == wanted and _is_allowed(one, request)]
+    wanted, is_simulation = SPECIALTIES.get(request.operation), SIMULATE_TAG in request.tags
+    fitting = [
+        one for one in candidates.values() if one.specialty == wanted and (is_simulation or not one.is_simulated)
+    ]
+    if (allowed := request.allowed_models) is not None:
+        fitting = [one for one in fitting if one.name in allowed]
     return fitting if named == "any" else [one for one in fitting if one.is_local == (named == "local")]
 
 
@@ -192,34 +196,39 @@ def _is_allowed(candidate: Candidate, request: RequestFacts) -> bool:
     return request.allowed_models is None or candidate.name in request.allowed_models
 
 
-def _weigh(candidate: Candidate, request: RequestFacts) -> Ranked:
-    facts = request.facts
-    room = candidate.context_window - facts.window_tokens
-    rejected = None
-    if (specialty := candidate.specialty) != (wanted := SPECIALTIES.get(request.operation)) and (
-        specialty is not None or wanted != EMBEDDINGS  # a server may offer embeddings from a text model
-    ):
-        rejected = f"{LACKS} {request.operation}: {other_use(specialty)}"
-    elif not candidate.supports.issuperset(facts.needs):
-        rejected = f"{LACKS} {', '.join(sorted(set(facts.needs) - candidate.supports))}"
-    elif room < (facts.max_output_tokens or 1) and wanted not in READ_APART:
-        asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
-        rejected = f"about {facts.window_tokens:,} tokens{asked} {TOO_LONG} of {candidate.context_window:,}"
-    elif (slots := facts.backend_state.get(candidate.name, (0, 0.0))[0]) < 0:
-        rejected = DOWN_BECAUSE.get(slots, "its backend is down")
-    return Ranked(
-        candidate,
-        expected_cost_pico_usd(facts, candidate),
-        facts.predicted_quality.get(candidate.name),
-        expected_time_to_first_token_seconds(facts, candidate),
-        rejected,
-    )
+def _weigh(pool: list[Candidate], request: RequestFacts) -> list[Ranked]:
+    """Each model's figures, and why it cannot serve, if so. What is the same for all is read once, since there may be
+    hundreds."""
+    facts, wanted = request.facts, SPECIALTIES.get(request.operation)
+    cost_of, quality_of = expected_costs(facts), facts.quality_of
+    needs, states, window_tokens = facts.needs, facts.backend_state, facts.window_tokens
+    least_window = 0 if wanted in READ_APART else window_tokens + (facts.max_output_tokens or 1)
+    weighed: list[Ranked] = []
+    for candidate in pool:
+        rejected = None
+        if (specialty := candidate.specialty) != wanted and (
+            specialty is not None or wanted != EMBEDDINGS  # a server may offer embeddings from a text model
+        ):
+            rejected = f"{LACKS} {request.operation}: {other_use(specialty)}"
+        elif not candidate.supports.issuperset(needs):
+            rejected = f"{LACKS} {', '.join(sorted(set(needs) - candidate.supports))}"
+        elif candidate.context_window < least_window:
+            asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
+            rejected = f"about {window_tokens:,} tokens{asked} {TOO_LONG} of {candidate.context_window:,}"
+        elif states and (slots := states.get(candidate.name, (0, 0.0))[0]) < 0:
+            rejected = DOWN_BECAUSE.get(slots, "its backend is down")
+        if candidate.speed is None and not states:
+            seconds = candidate.typical_time_to_first_token_seconds
+        else:
+            seconds = expected_time_to_first_token_seconds(facts, candidate)
+        weighed.append(Ranked(candidate, cost_of(candidate), quality_of(candidate.name), seconds, rejected))
+    return weighed
 
 
 def options(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> tuple[float, list[Ranked]]:
     """The best quality available under the rule, and its candidates in order if any loss of quality were allowed."""
     pool = _pool(rule.choose.from_, request, snapshot)
-    able = [ranked for ranked in (_weigh(one, request) for one in pool) if ranked.rejected is None]
+    able = [ranked for ranked in _weigh(pool, request) if ranked.rejected is None]
     kept = apply_limits(able, rule.choose)
     return best_quality(able), in_order(kept, rule.choose, request)
 

@@ -1,5 +1,7 @@
 """What a request is expected to cost at a candidate. Pure arithmetic in pico-USD."""
 
+from collections.abc import Callable
+
 from backends.usage import NO_UNITS, Usage
 from gateway.ledger.entry import Facts
 from gateway.pricing.catalogue import ModelPrices
@@ -13,9 +15,11 @@ DEFAULT_OUTPUT_TOKENS = 300.0
 
 def predicted_output_tokens(facts: Facts, model: str) -> int:
     """The classifier's expected answer length, never above the caller's own limit."""
-    expected = facts.expected_length(model)
+    return _answer_tokens(facts.length_of(model), facts.max_output_tokens)
+
+
+def _answer_tokens(expected: float | None, limit: int | None) -> int:
     predicted = DEFAULT_OUTPUT_TOKENS if expected is None else expected
-    limit = facts.max_output_tokens
     tokens = round(predicted if limit is None or predicted < limit else limit)
     return tokens if tokens > 1 else 1  # a comparison, as calling `max` is slower and this runs per candidate
 
@@ -33,37 +37,53 @@ def is_slot_free(facts: Facts, model: str) -> bool:
     return state is None or state[0] > 0
 
 
-def expected_cost_pico_usd(facts: Facts, candidate: Candidate) -> int | None:
-    """The cost that should decide; None when no price is known.
+def expected_costs(facts: Facts) -> Callable[[Candidate], int | None]:
+    """Tells the cost that should decide, in pico-USD; None when no price is known.
 
     Hosted: the provider's price for the predicted usage, with the warm prefix at the cached rate, and what is written
     to the cache without the caller asking at the write rate. Own engine: nothing while a slot is free, since the hour
     is paid anyway; the price of the GPU-seconds when none is.
+
+    What is the same for all candidates is read once, since there may be hundreds.
     """
-    if candidate.speed is not None:
-        if is_slot_free(facts, candidate.name):
-            return 0
-        seconds = gpu_seconds(facts, candidate.name, candidate.speed)
-        return price_compute(seconds, candidate.speed.gpu_hour_pico_usd).total_pico_usd
-    if candidate.prices is None:
-        return None
-    if facts.units != NO_UNITS:
-        return _cost_of_media(facts, candidate, candidate.prices)
-    warm = facts.warm_tokens.get(candidate.name, 0)
-    cached = warm if warm < facts.input_tokens else facts.input_tokens
-    output = predicted_output_tokens(facts, candidate.name)
-    writes = candidate.cache_writes
-    written = 0 if writes is ON_DEMAND else written_tokens(facts, writes, cached)
-    tier = candidate.asked_tier
-    simple = price_text_tokens(facts.input_tokens, cached, output, candidate.prices, written) if tier is None else None
-    if simple is not None:
-        return simple
+    length_of, limit = facts.length_of, facts.max_output_tokens
+    input_tokens, warm_tokens, has_units = facts.input_tokens, facts.warm_tokens, facts.units != NO_UNITS
+
+    def cost(candidate: Candidate) -> int | None:
+        prices = candidate.prices
+        if candidate.speed is not None:
+            return _cost_of_engine(facts, candidate.name, candidate.speed)
+        if prices is None:
+            return None
+        if has_units:
+            return _cost_of_media(facts, candidate, prices)
+        cached = min(warm_tokens.get(candidate.name, 0), input_tokens) if warm_tokens else 0
+        output = _answer_tokens(length_of(candidate.name), limit)
+        writes, tier = candidate.cache_writes, candidate.asked_tier
+        written = 0 if writes is ON_DEMAND else written_tokens(facts, writes, cached)
+        simple = price_text_tokens(input_tokens, cached, output, prices, written) if tier is None else None
+        return _cost_in_tier(input_tokens, cached, written, output, candidate) if simple is None else simple
+
+    return cost
+
+
+def _cost_of_engine(facts: Facts, model: str, speed: EngineSpeed) -> int:
+    if is_slot_free(facts, model):
+        return 0
+    return price_compute(gpu_seconds(facts, model, speed), speed.gpu_hour_pico_usd).total_pico_usd
+
+
+def _cost_in_tier(
+    input_tokens: int, cached_tokens: int, written_tokens: int, output_tokens: int, candidate: Candidate
+) -> int | None:
+    """By the whole arithmetic of prices, in the tier that the model is always asked for."""
+    assert candidate.prices is not None
     usage = Usage(
-        input_tokens=facts.input_tokens,
-        cached_input_tokens=cached,
-        cache_write_5m_tokens=written,
-        output_tokens=output,
-        service_tier=tier,
+        input_tokens=input_tokens,
+        cached_input_tokens=cached_tokens,
+        cache_write_5m_tokens=written_tokens,
+        output_tokens=output_tokens,
+        service_tier=candidate.asked_tier,
     )
     try:
         return price(usage, candidate.prices).total_pico_usd

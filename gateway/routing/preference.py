@@ -1,7 +1,8 @@
 """Of the models that can serve a request, which ones a rule's `choose` keeps, prefers, and explores. Pure; who can
 serve it, and at what cost, is determined before."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import msgspec
 
@@ -28,15 +29,31 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 def _limit_reason(ranked: Ranked, choose: Choose) -> str | None:
-    cost, quality = ranked.expected_cost_pico_usd, ranked.quality
-    if choose.min_quality is not None and quality is not None and quality < choose.min_quality:
-        return f"predicted quality {quality:.3f} is below {choose.min_quality}"
-    if choose.max_cost_pico_usd is not None and (cost is None or cost > choose.max_cost_pico_usd):
-        return "expected cost is above the rule's limit" if cost is not None else "its price is not known"
-    limit = choose.max_time_to_first_token_seconds
-    if limit is not None and ranked.time_to_first_token_seconds > limit:
-        return f"first token expected after {ranked.time_to_first_token_seconds:.2f} s, limit {limit} s"
-    return None
+    cost = ranked.expected_cost_pico_usd
+    match next(_exceeding([ranked], choose)):
+        case "quality":
+            return f"predicted quality {ranked.quality:.3f} is below {choose.min_quality}"
+        case "cost":
+            return "expected cost is above the rule's limit" if cost is not None else "its price is not known"
+        case "time":
+            limit = choose.max_time_to_first_token_seconds
+            return f"first token expected after {ranked.time_to_first_token_seconds:.2f} s, limit {limit} s"
+        case None:
+            return None
+
+
+def _exceeding(weighed: Iterable[Ranked], choose: Choose) -> Iterator[Literal["quality", "cost", "time"] | None]:
+    """Which of the rule's limits each candidate exceeds first."""
+    least, most = choose.min_quality, choose.max_cost_pico_usd
+    longest = choose.max_time_to_first_token_seconds
+    for one in weighed:
+        cost, quality = one.expected_cost_pico_usd, one.quality
+        if least is not None and quality is not None and quality < least:
+            yield "quality"
+        elif most is not None and (cost is None or cost > most):
+            yield "cost"
+        else:
+            yield "time" if longest is not None and one.time_to_first_token_seconds > longest else None
 
 
 def with_limit_reason(ranked: Ranked, choose: Choose) -> Ranked:
@@ -46,7 +63,9 @@ def with_limit_reason(ranked: Ranked, choose: Choose) -> Ranked:
 
 def apply_limits(able: list[Ranked], choose: Choose) -> list[Ranked]:
     """Candidates within all of the rule's limits."""
-    return [ranked for ranked in able if _limit_reason(ranked, choose) is None] if choose.has_limits else able
+    if not choose.has_limits:
+        return able
+    return [one for one, exceeded in zip(able, _exceeding(able, choose), strict=True) if exceeded is None]
 
 
 def apply_quality_shares(able: list[Ranked], kept: list[Ranked], rule: Rule, facts: Facts) -> list[Ranked]:
@@ -85,11 +104,7 @@ def beyond_limits(ranked: list[Ranked], choose: Choose) -> list[Ranked]:
 def _by_quality(ranked: list[Ranked]) -> list[Ranked]:
     if len(ranked) < 2:
         return ranked
-    return sorted(ranked, key=lambda one: (-_quality_of(one), _cost_of(one), one.candidate.name))
-
-
-def _quality_of(ranked: Ranked) -> float:
-    return ranked.quality if ranked.quality is not None else -1.0
+    return sorted(ranked, key=_by_quality_and_cost)
 
 
 def _cost_of(ranked: Ranked) -> int:
@@ -109,8 +124,15 @@ def in_order(kept: list[Ranked], choose: Choose, request: RequestFacts) -> list[
     return sorted(ordered, key=lambda one: not is_slot_free(facts, one.candidate.name))
 
 
+# Without calls to functions of ours, because they run for each of what may be hundreds of candidates.
 def _by_cost(ranked: Ranked) -> tuple[int, float, str]:
-    return _cost_of(ranked), -_quality_of(ranked), ranked.candidate.name
+    cost, quality = ranked.expected_cost_pico_usd, ranked.quality
+    return UNPRICED if cost is None else cost, 1.0 if quality is None else -quality, ranked.candidate.name
+
+
+def _by_quality_and_cost(ranked: Ranked) -> tuple[float, int, str]:
+    cost, quality = ranked.expected_cost_pico_usd, ranked.quality
+    return 1.0 if quality is None else -quality, UNPRICED if cost is None else cost, ranked.candidate.name
 
 
 def with_load_shared(ordered: list[Ranked], choose: Choose, facts: Facts) -> tuple[list[Ranked], int]:
