@@ -95,6 +95,7 @@ class OffPeak:
 
 
 NO_DISCOUNT = Fraction(0)
+ONE = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,15 @@ class ModelPrices:
     off_peak: OffPeak | None = None
     discount: Fraction = NO_DISCOUNT
     note: str = ""
+    is_plain: bool = field(init=False, repr=False, compare=False)
+    """Whether ordinary text costs each class's tokens times its rate, less the discount."""
+    paid_share: Fraction = field(init=False, repr=False, compare=False)
+    """What the discount leaves."""
+
+    def __post_init__(self) -> None:
+        is_plain = "" not in self.services and "" in self.standard_tiers
+        object.__setattr__(self, "is_plain", is_plain and not any(step.is_marginal for step in self.ladder.steps))
+        object.__setattr__(self, "paid_share", ONE if self.discount is NO_DISCOUNT else 1 - self.discount)
 
     @property
     def rates(self) -> Rates:

@@ -21,13 +21,12 @@ from msgspec.structs import astuple, replace
 
 from backends.usage import NO_UNITS, Units, Usage
 from gateway.ledger.entry import Cost
-from gateway.pricing.catalogue import NO_DISCOUNT, Ladder, ModelPrices, Rates
+from gateway.pricing.catalogue import NO_DISCOUNT, ONE, Ladder, ModelPrices, Rates
 
 ToolKind = Literal["web_search", "file_search", "other", "free"]
 """Tools run by a provider; `other` are those whose charges no answer reports."""
 SECONDS_PER_HOUR = 3600
 MILLISECONDS_PER_SECOND = 1000
-ONE = Fraction(1)
 ROUNDING_SLACK_PICO_USD = 3
 """Four classes and fees, each rounded by at most half a pico-dollar, may exceed their rounded sum by this."""
 
@@ -69,7 +68,7 @@ def price(usage: Usage, prices: ModelPrices) -> Cost:
         fee += unit_fees(usage, prices)
     if multiplier is ONE and prices.discount is NO_DISCOUNT:  # nothing to round: whole pico-dollars stay whole
         return Cost(*amounts, fee, 0, sum(amounts) + fee)
-    share = 1 - prices.discount
+    share = prices.paid_share
     factor = multiplier * share
     fresh, read, written, output = (rounded(amount, factor) for amount in amounts)
     at_list = sum(rounded(amount, multiplier) for amount in amounts) + fee
@@ -149,20 +148,24 @@ def tool_price(kind: ToolKind, prices: ModelPrices) -> int:
 def price_text_tokens(
     input_tokens: int, cached_tokens: int, output_tokens: int, prices: ModelPrices, written_tokens: int = 0
 ) -> int | None:
-    """Total `price` of a text request in the ordinary tier; None where that takes more than one multiplication per
-    class.
+    """Total `price` of a text request in the ordinary tier; None where that takes more than its rates and a discount.
 
     `written_tokens` of the input are written to a cache for minutes. A decision asks this for every candidate.
     """
-    ladder = prices.ladder
-    if ladder.steps or prices.discount is not NO_DISCOUNT or "" in prices.services or "" not in prices.standard_tiers:
+    if not prices.is_plain:
         return None
+    ladder = prices.ladder
     rates = ladder.base
+    for step in ladder.steps:
+        if input_tokens > step.above_input_tokens:
+            rates = step.rates
+    fresh, output = (input_tokens - cached_tokens - written_tokens) * rates.input, output_tokens * rates.output
     cached = cached_tokens * own(rates.cached_input, rates.input) if cached_tokens else 0
-    fresh = (input_tokens - cached_tokens) * rates.input
-    if written_tokens:
-        fresh += written_tokens * (own(rates.cache_write_5m, rates.input) - rates.input)
-    return fresh + cached + output_tokens * rates.output + prices.per_request_pico_usd
+    written = written_tokens * own(rates.cache_write_5m, rates.input) if written_tokens else 0
+    fee = prices.per_request_pico_usd
+    if prices.discount is not NO_DISCOUNT:
+        return sum([rounded(amount, prices.paid_share) for amount in (fresh, cached, written, output, fee)])
+    return fresh + cached + written + output + fee
 
 
 def price_bound(
@@ -373,8 +376,10 @@ def own(rate: int | None, otherwise: int) -> int:
 
 
 def rounded(amount: int, multiplier: Fraction) -> int:
-    """Half-even, as Fraction rounds."""
-    return amount if multiplier == 1 else round(amount * multiplier)
+    """Half-even, as Fraction rounds, at a fraction of its cost."""
+    numerator, denominator = multiplier.as_integer_ratio()
+    whole, rest = divmod(amount * numerator, denominator)
+    return whole + (2 * rest > denominator or (2 * rest == denominator and whole % 2 == 1))
 
 
 def highest_input(rates: Rates, *, may_write_cache: bool, may_have_media: bool) -> int:

@@ -87,7 +87,7 @@ def _cost_in_tier(
     )
     try:
         return price(usage, candidate.prices).total_pico_usd
-    except UnknownServiceTier:
+    except (UnknownServiceTier, UnknownUnitPrice):
         return None
 
 

@@ -1,12 +1,14 @@
 """Requests for images, speech, transcripts and moderation go to the cheapest model of that specialty only."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from backends.usage import Units
 from gateway.errors import NoCapableModel
+from gateway.pricing.catalogue import Service
 from gateway.routing.decide import decide
 from gateway.routing.snapshot import Snapshot
 from tests.builders import make_candidate, make_local, make_prices, make_request, make_snapshot
@@ -76,3 +78,16 @@ def test_chats_never_go_to_a_model_that_draws() -> None:
     assert {ranked.candidate.name for ranked in choice.weighed} == {"local", "writes"}
     with pytest.raises(NoCapableModel, match="it is for images only"):
         decide(make_request(requested_model="by-token"), snapshot())
+
+
+@pytest.mark.parametrize("terms", [{"discount": Fraction(1, 10)}, {"services": {"flex": Service()}}])
+def test_nor_to_one_that_bills_the_second_whatever_else_its_price_says(terms: dict[str, Any]) -> None:
+    prices = replace(FREE, per_audio_second_pico_usd=10**8, **terms)
+    listens = make_candidate(
+        "listens",
+        supports=frozenset({"transcription"}),
+        prices=prices,
+        asked_tier="flex" if "services" in terms else None,
+    )
+    with pytest.raises(NoCapableModel, match="it is for"):
+        decide(make_request(requested_model="listens"), make_snapshot(RULES, [make_local(), listens]))
