@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from backends.endpoints.content_errors import content_error
 from backends.errors import UpstreamAuth, UpstreamRejected
+from backends.formats.chat_chunks import Head
 from backends.formats.chat_fields import untranslatable
 from backends.formats.chat_view import parse_chat
 from backends.formats.gemini import GeminiStreamReader, build_content_body, openai_error, read_content
@@ -51,21 +52,19 @@ class GeminiBackend(HttpBackend):
         return await self._open_chat(replace(call, body=kept))
 
     async def _open_chat(self, call: Call) -> Reply:
-        created, answer_id, view = int(time.time()), call.request_id, parse_chat(call.body)
+        unnamed = Head(call.request_id, call.upstream_model, int(time.time()))
+        view = parse_chat(call.body)
         calls_one = view.parallel_tool_calls is False  # Gemini has no such setting
         exchange = Exchange(
             url=self._url(call, STREAM if call.is_stream else "generateContent"),
             headers=self._headers,
             body=build_content_body(view, call.upstream_model),
-            read_answer=partial(
-                read_content, backend=self.name, answer_id=answer_id, created=created, calls_one=calls_one
-            ),
+            read_answer=partial(read_content, backend=self.name, unnamed=unnamed, calls_one=calls_one),
             stream_reader=partial(
                 GeminiStreamReader,
                 self.name,
                 wants_usage_chunk=call.wants_usage_chunk,
-                answer_id=answer_id,
-                created=created,
+                unnamed=unnamed,
                 calls_one=calls_one,
             ),
             translate_error=openai_error,

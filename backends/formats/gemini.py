@@ -209,8 +209,9 @@ def not_content(document: Fields, body: bytes, *, backend: str) -> BackendError:
     return no_answer(f"{backend} answered without an end", body, usage=usage)
 
 
-def read_content(body: bytes, *, backend: str, answer_id: str, created: int, calls_one: bool = False) -> Chunk:
-    """A whole answer; if it `calls_one`, without further calls. Raises BackendError if it is none."""
+def read_content(body: bytes, *, backend: str, unnamed: Head, calls_one: bool = False) -> Chunk:
+    """A whole answer; if it `calls_one`, without further calls. `unnamed` has what it may leave out: its id and its
+    model. Raises BackendError if it is none."""
     document = decode_object(body) or {}
     finish = finish_of(document)
     if finish is None:  # a whole answer says why it ended
@@ -218,20 +219,21 @@ def read_content(body: bytes, *, backend: str, answer_id: str, created: int, cal
     usage, is_malformed = believable_usage(document.get("usageMetadata"))
     if _is_given_up(document):
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage)
-    answer = Answer(_head(document, answer_id, created))
+    answer = Answer(_head(document, unnamed))
     for part in _parts(document):
         text = part.get("text")
         if isinstance(text, str):
             (answer.reasoning if part.get("thought") is True else answer.text).append(text)
         elif isinstance(part.get("functionCall"), dict) and not (calls_one and answer.tool_calls):
-            answer.tool_calls.append(_call(part, answer_id, len(answer.tool_calls)))
+            answer.tool_calls.append(_call(part, unnamed.answer_id, len(answer.tool_calls)))
     answer.finish_reason = finish
     answer.usage, answer.is_usage_malformed = usage, is_malformed
     return answer.chunk()
 
 
-def _head(document: Fields, answer_id: str, created: int) -> Head:
-    return Head(text_of(document, "responseId") or answer_id, text_of(document, "modelVersion") or "", created)
+def _head(document: Fields, unnamed: Head) -> Head:
+    answer_id = text_of(document, "responseId") or unnamed.answer_id
+    return Head(answer_id, text_of(document, "modelVersion") or unnamed.model, unnamed.created)
 
 
 def _candidate(document: Fields) -> Fields:
@@ -279,14 +281,10 @@ def _call(part: Fields, answer_id: str, index: int) -> Fields:
 class GeminiStreamReader(StreamReader):
     """One stream. Each event is a piece of the answer with the usage so far; the stream has no end marker."""
 
-    def __init__(
-        self, backend: str, *, wants_usage_chunk: bool, answer_id: str, created: int, calls_one: bool = False
-    ) -> None:
+    def __init__(self, backend: str, *, wants_usage_chunk: bool, unnamed: Head, calls_one: bool = False) -> None:
         super().__init__(backend)
         self._wants_usage = wants_usage_chunk
-        self._answer_id = answer_id
-        self._created = created
-        self._head = Head(answer_id, "", created)
+        self._unnamed = self._head = unnamed
         self._usage: object = None
         self._calls_one = calls_one
         self._calls = 0
@@ -304,7 +302,7 @@ class GeminiStreamReader(StreamReader):
             given_up.usage, _ = believable_usage(self._usage)
             raise given_up
         if not self.is_started:
-            self._head = _head(event, self._answer_id, self._created)
+            self._head = _head(event, self._unnamed)
         chunks = [chunk for part in _parts(event) for chunk in self._part(part)]
         finish = finish_of(event, has_calls=self._calls > 0)
         if finish is not None and not self._has_finished:
@@ -334,7 +332,7 @@ class GeminiStreamReader(StreamReader):
             return [reasoning_chunk(self._head, text) if part.get("thought") is True else text_chunk(self._head, text)]
         if not isinstance(part.get("functionCall"), dict) or (self._calls_one and self._calls):
             return []
-        call = _call(part, self._answer_id, self._calls) | {"index": self._calls}
+        call = _call(part, self._unnamed.answer_id, self._calls) | {"index": self._calls}
         self._calls += 1
         function = cast(Mapping[str, str], call["function"])
         characters = len(function["name"]) + len(function["arguments"])

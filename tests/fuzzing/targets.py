@@ -23,6 +23,7 @@ from backends.errors import BackendError, UpstreamRejected, UpstreamUnavailable
 from backends.formats.anthropic import AnthropicStreamReader, read_message
 from backends.formats.anthropic_messages import NativeMessagesReader, read_native_message
 from backends.formats.anthropic_request import build_messages_body
+from backends.formats.chat_chunks import Head
 from backends.formats.chat_view import parse_chat
 from backends.formats.form_splice import NotAForm, find_fields, splice_form
 from backends.formats.gemini import GeminiStreamReader, build_content_body, read_content
@@ -60,7 +61,7 @@ READERS: Final[Mapping[str, Callable[[], StreamReader]]] = {
     "anthropic": lambda: AnthropicStreamReader("fuzz", wants_usage_chunk=True, created=0),
     "native messages": lambda: NativeMessagesReader("fuzz"),
     "native gemini": lambda: NativeContentReader("fuzz", "m"),
-    "gemini": lambda: GeminiStreamReader("fuzz", wants_usage_chunk=True, answer_id="a", created=0),
+    "gemini": lambda: GeminiStreamReader("fuzz", wants_usage_chunk=True, unnamed=Head("a", "m", 0)),
     "responses": lambda: ResponsesStreamReader("fuzz"),
     "responses as chats": lambda: ChatOfResponseReader("fuzz", wants_usage_chunk=True),
     "images": lambda: MediaStreamReader(DRAWING, backend="fuzz"),
@@ -71,7 +72,7 @@ ANSWERS: Final[Sequence[Callable[[bytes], Chunk]]] = (
     partial(read_answer, backend="fuzz"),
     partial(read_message, backend="fuzz", created=0),
     partial(read_native_message, backend="fuzz"),
-    partial(read_content, backend="fuzz", answer_id="a", created=0),
+    partial(read_content, backend="fuzz", unnamed=Head("a", "m", 0)),
     partial(read_native_content, backend="fuzz", model="m"),
     partial(read_response, backend="fuzz"),
     partial(read_response_as_chat, backend="fuzz"),

@@ -16,6 +16,7 @@ from backends.errors import (
     UpstreamRejected,
     UpstreamUnavailable,
 )
+from backends.formats.chat_chunks import Head
 from backends.formats.chat_view import parse_chat
 from backends.formats.gemini import (
     GeminiStreamReader,
@@ -33,6 +34,9 @@ Json = dict[str, object]
 HI = [{"role": "user", "content": "hi"}]
 LEAST: Json = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+UNNAMED = Head("a", "asked-for", 7)
 
 
 def translate(body: Json) -> Json:
@@ -180,7 +184,7 @@ CALL_SAID: Json = {
 
 
 def read_one(document: Json) -> Chunk:
-    return read_content(json.dumps(document).encode(), backend="b", answer_id="a", created=7)
+    return read_content(json.dumps(document).encode(), backend="b", unnamed=UNNAMED)
 
 
 def test_an_answer_as_a_chat_answer() -> None:
@@ -202,6 +206,12 @@ def test_an_answer_as_a_chat_answer() -> None:
         }
     ]
     assert (chunk.usage, chunk.finish_reason) == (USAGE, "tool_calls")
+
+
+def test_an_answer_that_names_nothing_has_the_names_that_were_asked_for() -> None:
+    nameless: Json = {"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]}
+    told = [read_one(nameless).payload, *(chunk.payload[6:] for chunk in read([nameless])[:-1])]
+    assert {(one["id"], one["model"]) for one in map(json.loads, told)} == {("a", "asked-for")}
 
 
 FINISHES: list[tuple[Json, str]] = [
@@ -230,7 +240,7 @@ def test_a_call_that_was_written_badly_is_no_answer(reason: str) -> None:
 
 
 def read(events: list[Json], *, wants_usage: bool = True) -> list[Chunk]:
-    reader = GeminiStreamReader("b", wants_usage_chunk=wants_usage, answer_id="a", created=7)
+    reader = GeminiStreamReader("b", wants_usage_chunk=wants_usage, unnamed=UNNAMED)
     return [chunk for event in events for chunk in reader.read(json.dumps(event).encode())] + reader.end()
 
 
@@ -260,7 +270,7 @@ def test_a_stream_as_chat_chunks() -> None:
 
 
 def test_thoughts_that_are_not_told_are_counted_before_the_stream_ends() -> None:
-    reader = GeminiStreamReader("b", wants_usage_chunk=True, answer_id="a", created=7)
+    reader = GeminiStreamReader("b", wants_usage_chunk=True, unnamed=UNNAMED)
     reader.read(json.dumps(content({"text": "Let"})).encode())
     [silent] = reader.read(json.dumps(content({"text": ""}, usage=METADATA)).encode())
     assert silent == Chunk(b"", usage_so_far=USAGE)
@@ -280,7 +290,7 @@ BREAKS: list[tuple[list[bytes], type[BackendError]]] = [
 
 @pytest.mark.parametrize(("events", "kind"), BREAKS)
 def test_breaks(events: list[bytes], kind: type[BackendError]) -> None:
-    reader = GeminiStreamReader("b", wants_usage_chunk=True, answer_id="a", created=0)
+    reader = GeminiStreamReader("b", wants_usage_chunk=True, unnamed=UNNAMED)
 
     def run() -> None:
         for event in events:
@@ -306,14 +316,14 @@ def test_breaks(events: list[bytes], kind: type[BackendError]) -> None:
 )
 def test_what_is_no_answer_may_be_asked_of_another(body: bytes, kind: type[BackendError]) -> None:
     with pytest.raises(UpstreamUnavailable) as caught:
-        read_content(body, backend="b", answer_id="a", created=0)
+        read_content(body, backend="b", unnamed=UNNAMED)
     assert type(caught.value) is kind, "what a provider calls its own failure is not billed"
 
 
 def test_what_is_no_answer_may_say_what_it_cost() -> None:
     body = b'{"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":2}}'
     with pytest.raises(UnreadableAnswer) as caught:
-        read_content(body, backend="b", answer_id="a", created=0)
+        read_content(body, backend="b", unnamed=UNNAMED)
     assert caught.value.usage == Usage(input_tokens=7, output_tokens=2)
 
 
