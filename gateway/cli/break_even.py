@@ -38,7 +38,7 @@ def command(
         replicas=replicas,
         volume_factor=volume,
     )
-    view = ask_reports(lambda services: services.reports.break_even(query))
+    view = ask_reports(lambda services: services.gpus.break_even(query))
     if as_json:
         sys.stdout.write(json.dumps(json.loads(msgspec.json.encode(view.report)), indent=2) + "\n")
     else:

@@ -20,7 +20,7 @@ from gateway.errors import InvalidRequest
 from gateway.money import PICO_PER_USD, format_usd
 from gateway.reports.books import Books
 from gateway.reports.plans import OwnGpus, hosted_alternative, hosted_candidates, most_used, pick_alternative
-from gateway.reports.views import BreakEvenQuery, BreakEvenView, CurvePoint, PayBack, PeriodQuery
+from gateway.reports.views import BreakEvenQuery, BreakEvenView, CurvePoint, PayBack, PeriodQuery, Utilisation
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import ReportStore
 
@@ -60,7 +60,7 @@ class _Traffic(NamedTuple):
 
 
 class BreakEvenService:
-    """Answers `/reports/break-even`."""
+    """Answers `/reports/break-even` and `/reports/utilisation`."""
 
     def __init__(self, store: ReportStore, books: Books, deployment: BreakEvenOf) -> None:
         self._store = store
@@ -71,9 +71,20 @@ class BreakEvenService:
         """Raises InvalidRequest if there is too little traffic."""
         return await asyncio.to_thread(self._answer, query, await self._traffic(query))
 
-    async def break_even_utilisation(self, query: PeriodQuery, backend: str) -> float | None:
-        """That of the report, without computing the rest. Raises InvalidRequest as `break_even` does."""
-        asked = BreakEvenQuery(since=query.since, until=query.until, backend=backend)
+    async def utilisation(self, query: PeriodQuery) -> Utilisation:
+        """Takes the break-even line from the break-even report, so that the two never disagree."""
+        found = await self._books.utilisation(query)
+        if len(found.backends) != 1:
+            return found
+        asked = BreakEvenQuery(since=query.since, until=query.until, backend=found.backends[0])
+        try:
+            pays_from = await self._pays_from(asked)
+        except InvalidRequest:  # too little traffic for a break-even
+            return found
+        return found.model_copy(update={"break_even_utilisation": pays_from})
+
+    async def _pays_from(self, asked: BreakEvenQuery) -> float | None:
+        """The utilisation of the report, without computing the rest. Raises InvalidRequest as `break_even` does."""
         compared = await asyncio.to_thread(self._compare, asked, await self._traffic(asked))
         return unit_of(compared.demand, compared.case).break_even_utilisation
 

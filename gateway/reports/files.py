@@ -19,8 +19,8 @@ from gateway.reports.views import (
     CostRow,
     CostTable,
     CurvePoint,
+    GpuReports,
     PeriodQuery,
-    Reports,
     Savings,
     UtilisationPoint,
 )
@@ -30,10 +30,10 @@ from gateway.sums import BookStore, ReportStore, Sums, SumsQuery
 class ReportFiles:
     """See Files in gateway/api/admin/exports.py."""
 
-    def __init__(self, store: BookStore, books: Books, reports: Reports, forecasts: Forecasts) -> None:
+    def __init__(self, store: BookStore, books: Books, gpus: GpuReports, forecasts: Forecasts) -> None:
         self._store = store
         self._books = books
-        self._reports = reports
+        self._gpus = gpus
         self._forecasts = forecasts
 
     async def focus(self, query: BooksQuery) -> PagedTable:
@@ -86,17 +86,17 @@ class ReportFiles:
         return range(first // DAY_US, end_day)
 
     async def costs(self, query: CostQuery) -> ReportTable:
-        return await asyncio.to_thread(costs_file, await self._reports.costs(query))
+        return await asyncio.to_thread(costs_file, await self._books.costs(query))
 
     async def savings(self, query: CostQuery) -> ReportTable:
-        return table_of(Savings, (await self._reports.costs(query)).savings)
+        return table_of(Savings, (await self._books.costs(query)).savings)
 
     async def utilisation(self, query: PeriodQuery) -> ReportTable:
-        return table_of(UtilisationPoint, (await self._reports.utilisation(query)).hours)
+        return table_of(UtilisationPoint, (await self._gpus.utilisation(query)).hours)
 
     async def break_even(self, query: BreakEvenQuery) -> ReportTable:
         """Monthly bills by volume."""
-        view = await self._reports.break_even(query)
+        view = await self._gpus.break_even(query)
         return table_of(CurvePoint, view.curve, notes=(view.report.verdict,))
 
     async def forecast(self, query: ForecastQuery) -> ReportTable:

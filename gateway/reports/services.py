@@ -7,59 +7,21 @@ from gateway.composition.deployment import Deployment
 from gateway.config.gpu_table_file import load_gpu_table
 from gateway.config.rents import present_rents
 from gateway.economics.rent import RentHistory, histories
-from gateway.errors import InvalidRequest
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.break_even_service import BreakEvenOf, BreakEvenService
 from gateway.reports.files import ReportFiles
 from gateway.reports.forecast_service import ForecastService
 from gateway.reports.plans import own_gpus
 from gateway.reports.reconcile_service import ReconcileService
-from gateway.reports.views import (
-    BreakEvenQuery,
-    BreakEvenView,
-    CostQuery,
-    CostTable,
-    Overview,
-    PeriodQuery,
-    Utilisation,
-)
 from gateway.reports.what_if_service import WhatIfOf, WhatIfService
 from gateway.routing.snapshot import Snapshot
 from gateway.sums import BookStore, RentStore
 
 
 @dataclass(frozen=True, slots=True)
-class AllReports:
-    """Implements views.Reports from its two halves."""
-
-    books: Books
-    break_even_service: BreakEvenService
-
-    async def costs(self, query: CostQuery) -> CostTable:
-        return await self.books.costs(query)
-
-    async def overview(self, query: PeriodQuery) -> Overview:
-        return await self.books.overview(query)
-
-    async def utilisation(self, query: PeriodQuery) -> Utilisation:
-        """Takes the break-even line from the break-even report, so that the two never disagree."""
-        found = await self.books.utilisation(query)
-        if len(found.backends) != 1:
-            return found
-        try:
-            pays_from = await self.break_even_service.break_even_utilisation(query, found.backends[0])
-        except InvalidRequest:  # too little traffic for a break-even
-            return found
-        return found.model_copy(update={"break_even_utilisation": pays_from})
-
-    async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:
-        return await self.break_even_service.break_even(query)
-
-
-@dataclass(frozen=True, slots=True)
 class ReportServices:
     books: Books
-    reports: AllReports
+    gpus: BreakEvenService
     forecasts: ForecastService
     files: ReportFiles
     reconciliations: ReconcileService
@@ -84,14 +46,14 @@ def build_report_services(
 
     books = Books(store, BooksOf(snapshot, rented, now_us))
     compared = BreakEvenOf(snapshot, lambda: own_gpus(deployment().settings, deployment().curve))
-    reports = AllReports(books, BreakEvenService(store, books, compared))
+    gpus = BreakEvenService(store, books, compared)
     forecasts = ForecastService(store, now_us)
     asked = WhatIfOf(snapshot, lambda: load_gpu_table(deployment().home))
     return ReportServices(
         books=books,
-        reports=reports,
+        gpus=gpus,
         forecasts=forecasts,
-        files=ReportFiles(store, books, reports, forecasts),
+        files=ReportFiles(store, books, gpus, forecasts),
         reconciliations=ReconcileService(store, priced_as),
         what_ifs=WhatIfService(store, books, asked),
     )

@@ -369,13 +369,13 @@ class BreakEvenView(BaseModel):
     inputs: dict[str, float | str]
 
 
-class Reports(Protocol):
-    """Computes the reports."""
-
+class CostReports(Protocol):
     async def costs(self, query: CostQuery) -> CostTable: ...
 
     async def overview(self, query: PeriodQuery) -> Overview: ...
 
+
+class GpuReports(Protocol):
     async def utilisation(self, query: PeriodQuery) -> Utilisation: ...
 
     async def break_even(self, query: BreakEvenQuery) -> BreakEvenView:

@@ -13,41 +13,42 @@ from gateway.reports.views import (
     BreakEvenQuery,
     BreakEvenView,
     ComparedQuery,
+    CostReports,
     CostTable,
     CostTableQuery,
+    GpuReports,
     Overview,
     PeriodQuery,
-    Reports,
     Utilisation,
 )
 from gateway.reports.what_if_views import WhatIfQuery, WhatIfs, WhatIfView
 
 
-def build_reports_router(reports: Reports) -> APIRouter:
+def build_reports_router(of_costs: CostReports, of_gpus: GpuReports) -> APIRouter:
     """The paths below `/reports`."""
     router = APIRouter(prefix="/reports", tags=["admin: reports"])
 
     @router.get("/costs", response_model=CostTable, openapi_extra=needs("reports.read", or_lead=True))
     async def costs(query: Annotated[CostTableQuery, Query()], only_team: OnlyTeam) -> Response:
         """Spend and tokens by any dimension: all groups, or one page of them with the others as one row."""
-        table = await reports.costs(narrowed(query, only_team))
+        table = await of_costs.costs(narrowed(query, only_team))
         # Off the event loop: the work grows with the number of rows.
         return Response(await asyncio.to_thread(table.model_dump_json), media_type="application/json")
 
     @router.get("/overview", openapi_extra=needs("reports.read"))
     async def overview(query: Annotated[ComparedQuery, Query()]) -> Overview:
         """The key figures of one period."""
-        return await reports.overview(query)
+        return await of_costs.overview(query)
 
     @router.get("/utilisation", openapi_extra=needs("reports.read"))
     async def utilisation(query: Annotated[PeriodQuery, Query()]) -> Utilisation:
         """The paid hours of your own engine, used and idle."""
-        return await reports.utilisation(query)
+        return await of_gpus.utilisation(query)
 
     @router.get("/break-even", openapi_extra=needs("reports.read"))
     async def break_even(query: Annotated[BreakEvenQuery, Query()]) -> BreakEvenView:
         """Whether owning the GPU pays off at this traffic, and from what volume."""
-        return await reports.break_even(query)
+        return await of_gpus.break_even(query)
 
     return router
 

@@ -23,7 +23,7 @@ from gateway.pipeline import Pipeline
 from gateway.pricing.catalogue import PriceBook
 from gateway.reports.budgets_service import BudgetsService
 from gateway.reports.replay_views import Replay
-from gateway.reports.views import Reports
+from gateway.reports.views import CostReports, GpuReports
 from gateway.rulebook.service import RulesService
 from gateway.stores import AuditLog, BatchBooks
 
@@ -38,7 +38,8 @@ def build_admin_router(
     keys: KeyService,
     rules: RulesService,
     replay: Replay,
-    reports: Reports,
+    costs: CostReports,
+    gpus: GpuReports,
     finance: Sequence[APIRouter],
     entries: BatchBooks,
     bodies: BodyReader,
@@ -56,7 +57,7 @@ def build_admin_router(
     guard = build_guard(pipeline.keys, lambda: pipeline.now_us())
     admin = APIRouter(dependencies=[Depends(guard)], responses=REFUSALS)
     for router in (
-        build_reports_router(reports),
+        build_reports_router(costs, gpus),
         *finance,
         build_entries_router(entries),
         build_bodies_router(bodies),

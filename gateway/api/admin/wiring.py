@@ -59,7 +59,8 @@ def build_admin(gateway: Gateway) -> APIRouter:
         ),
         rules=gateway.rules,
         replay=ReplayService(stores.ledger, stores.feedback, snapshot_of, now_us),
-        reports=services.reports,
+        costs=services.books,
+        gpus=services.gpus,
         finance=(
             build_forecast_router(services.forecasts),
             build_exports_router(services.files),

@@ -236,7 +236,8 @@ def admin_app() -> FastAPI:
         keys=its("key_service"),
         rules=its("rules"),
         replay=replay,
-        reports=NoReports(),
+        costs=NoReports(),
+        gpus=NoReports(),
         finance=(
             build_forecast_router(NoReports()),
             build_exports_router(NoFiles()),

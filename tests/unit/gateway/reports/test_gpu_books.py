@@ -128,8 +128,8 @@ async def test_what_was_recorded_counts_and_not_what_the_file_says_today(month: 
 async def test_what_all_gpus_used_is_held_against_no_single_ones_break_even(month: Month) -> None:
     [rent] = [one for one in present_rents(month.deployment.settings) if one.hour_pico_usd is not None]
     beside = Recorded([rent, replace(rent, backend="vllm", provider="vllm")])
-    alone, both = [await services(month, of).reports.utilisation(PeriodQuery(until=END)) for of in (NOTHING, beside)]
-    report = (await services(month).reports.break_even(BreakEvenQuery(until=END))).report
+    alone, both = [await services(month, of).gpus.utilisation(PeriodQuery(until=END)) for of in (NOTHING, beside)]
+    report = (await services(month).gpus.break_even(BreakEvenQuery(until=END))).report
     assert alone.break_even_utilisation == report.unit.break_even_utilisation
     assert alone.break_even_utilisation is not None
     assert (alone.backends, both.backends, both.break_even_utilisation) == (["local"], ["local", "vllm"], None)
