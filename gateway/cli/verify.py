@@ -22,7 +22,12 @@ from gateway.storage.sums.verification import Mismatch, VerifiedDay, verify_sums
 from gateway.stores import Verified
 
 MOST_SHOWN = 40
-COMPARED = {"requests": "single requests", "corrections": "corrections", "hours": "sums of its hours"}
+COMPARED = {
+    "requests": "single requests",
+    "corrections": "corrections",
+    "hours": "sums of its hours",
+    "end users": "requests of end users",
+}
 WHAT_TO_DO = (
     "Something other than Breakeven changed the database, or its file is damaged: find out what writes there, or "
     "restore a backup (docs/deploy.md)."

@@ -12,11 +12,15 @@ A silent worker cannot say what it spent, so its lease expires, for itself earli
 spending LEASE_SECONDS after its last question that the store answered. The others count all of the lease as held for
 SILENT_SECONDS, and then until the ledger is read: by then everything it spent has reached the ledger.
 
+An account that is in the configuration is in every reading. Of end users there is no list and no bound, so a reading
+includes only the accounts that some worker holds; any other is read by itself when it is first needed
+(`read_accounts`), and that counts as a reading with the number of the last one that had begun.
+
 Each request in progress has a place that expires PLACE_SECONDS after its worker last renewed it, so that the places
 of a killed worker become free.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,6 +71,10 @@ class Places:
     most: int
 
 
+END_USERS = "end_user:"
+"""What the names of end users' accounts begin with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """What is limited, within one window. Nothing is ever reset: each window is a new account that begins at 0."""
@@ -75,9 +83,21 @@ class Account:
     window: str
     unit: int = MONEY_UNIT
 
+    @property
+    def is_end_users(self) -> bool:
+        """Whether it is one of the accounts that nobody can list."""
+        return self.name.startswith(END_USERS)
+
+    @property
+    def key_and_end_user(self) -> tuple[str, str]:
+        """Of an end user's account."""
+        key_id, _, end_user = self.name.removeprefix(END_USERS).partition(":")
+        return key_id, end_user
+
 
 def budget_account(name: str, window: str, *, scope: str = "key") -> Account:
-    """The money of a key, a team, a project or everything; `window` is a gateway.limits.values.window_id."""
+    """The money of a key, a team, a project, everything or, with the scope `end_user` and the name `KEY:END_USER`, of
+    one end user of a key; `window` is a gateway.limits.values.window_id."""
     return Account(f"{scope}:{name}", window)
 
 
@@ -132,6 +152,13 @@ class Standing:
 
 Books = Callable[[], Awaitable[Mapping[Account, int]]]
 """What the ledger shows for every account with a limit in a window that is read, also of those that spent nothing."""
+AccountBooks = Callable[[Collection[Account]], Awaitable[Mapping[Account, int]]]
+"""What the ledger shows for each of these accounts of end users."""
+
+
+async def no_end_users(accounts: Collection[Account]) -> Mapping[Account, int]:
+    """For books without accounts of end users."""
+    return {}
 
 
 class Counters(Protocol):
@@ -167,8 +194,16 @@ class Counters(Protocol):
         """Register what this worker holds in these accounts, empty holdings included."""
         ...
 
-    async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
-        """Read the ledger for all workers; False if another one just did (with `is_urgent`, within the last moment)."""
+    async def read_books(
+        self, books: Books, *, is_urgent: bool = False, of_end_users: AccountBooks = no_end_users
+    ) -> bool:
+        """Read the ledger for all workers, with those accounts of end users that some worker holds; False if another
+        one just did (with `is_urgent`, within the last moment)."""
+        ...
+
+    async def read_accounts(self, accounts: Collection[Account], of_end_users: AccountBooks) -> int:
+        """Read accounts of end users that were in no reading; returns how many became known by that. 0 until the ledger
+        has been read, and when a reading that began later is complete already."""
         ...
 
     async def share(self, name: str, own: Mapping[str, int]) -> Mapping[str, int]:

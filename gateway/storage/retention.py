@@ -6,13 +6,14 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.instants import DAY_US
-from gateway.storage.database import RETENTION_LOCK, lock, writing
+from gateway.storage.database import CORRECTIONS_LOCK, RETENTION_LOCK, lock, writing
 from gateway.storage.partitions import Partitions, bodies_before, drop_bodies_before
 from gateway.storage.sql.audit import SqlAuditLog
+from gateway.storage.sums.end_users import forget_end_users_days, forget_ended_days
 from gateway.storage.tables.books import entries
 from gateway.storage.tables.content import request_bodies
 
@@ -57,14 +58,17 @@ async def forget_end_user(
             at_us=now_us, actor=author, action="end_user.forget", subject="an end user", reason="", detail=detail
         )
     while True:
-        if await _forget_part(engine, theirs, part) < part:
+        if await _forget_part(engine, end_user, part) < part:
             return forgotten
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _forget_part(engine: AsyncEngine, theirs: ColumnElement[bool], part: int) -> int:
+async def _forget_part(engine: AsyncEngine, end_user: str, part: int) -> int:
     async with writing(engine) as connection:
-        found = (await connection.scalars(select(entries.c.request_id).where(theirs).limit(part))).all()
+        await lock(connection, CORRECTIONS_LOCK)  # one under way would add to the sum what it read of the request
+        await forget_end_users_days(connection, end_user)  # first: whoever books waits, and then begins a new sum
+        theirs = select(entries.c.request_id).where(entries.c.end_user == end_user)
+        found = (await connection.scalars(theirs.limit(part))).all()
         await connection.execute(request_bodies.delete().where(request_bodies.c.request_id.in_(found)))
         await connection.execute(entries.update().where(entries.c.request_id.in_(found)).values(end_user=None))
     return len(found)
@@ -91,4 +95,6 @@ async def apply_retention(
             )
             await drop_bodies_before(engine, bodies_until_us)  # first, because it waits for no lock
             await partitions.drop_before(requests_until_us)
+    async with writing(engine) as connection:
+        await forget_ended_days(connection, now_us)
     return forgotten

@@ -16,6 +16,7 @@ from gateway.storage.database_down import told_as_down
 from gateway.storage.rows.entry_rows import ROW, EntryRows
 from gateway.storage.rows.interned import Interned, insert_or_ignore
 from gateway.storage.sums.add_to_rollups import add_to_rollups
+from gateway.storage.sums.end_user_days import add_to_end_users, counted_by_place
 from gateway.storage.sums.rollup import roll_up
 from gateway.storage.tables.books import attempts, circumstances, dimensions
 
@@ -68,6 +69,7 @@ class RowWriter:
         if tries := [attempt for one in new for attempt in one.attempts]:
             connection.execute(insert_or_ignore(connection.dialect, attempts), tries)
         add_to_rollups(connection, roll_up(new, dimension_ids.__getitem__))
+        add_to_end_users(connection, counted_by_place(new))
         return Written(len(new), dimension_ids, circumstance_ids)
 
     def committed(self, written: Written) -> int:

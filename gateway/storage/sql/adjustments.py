@@ -1,12 +1,13 @@
 """Corrections of booked costs: rows are only added, and added to the hourly sums in the same transaction."""
 
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.clock import now_us
@@ -26,6 +27,8 @@ from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.sums.add_to_rollups import add_to_rollups
 from gateway.storage.sums.corrections import CORRECTED_COST
+from gateway.storage.sums.end_user_days import Place, add_to_end_users, place_of
+from gateway.storage.sums.end_users import IS_ORPHANED
 from gateway.storage.sums.rollup import HOUR_US, LARGEST, RANKED, SKETCHES, SUMS
 from gateway.storage.tables.books import adjustments, dimensions, entries, hourly
 from gateway.storage.tables.columns import PAID_COLUMNS
@@ -147,13 +150,15 @@ class SqlAdjustments:
 
 class _Place(NamedTuple):
     """A request's hour and dimension in the sums, how often its price was corrected, and its cost by now.
-    `is_unpriced`: it has no price, and no correction has given it one."""
+    `is_unpriced`: it has no price, and no correction has given it one. `end_users`: the end user's day, if budgets
+    count its corrections."""
 
     hour: int
     dimension_id: int
     corrections: int
     is_unpriced: bool
     cost_pico_usd: int
+    end_users: Place | None
 
 
 async def _places(connection: AsyncConnection, numbers: Set[bytes]) -> dict[bytes, _Place]:
@@ -164,11 +169,21 @@ async def _places(connection: AsyncConnection, numbers: Set[bytes]) -> dict[byte
         .scalar_subquery()
     )
     is_unpriced = entries.c.list_pico_usd.is_(None)
+    end_user = case((IS_ORPHANED, None), else_=entries.c.end_user)
     columns = (entries.c.request_id, entries.c.accepted_at_us, entries.c.dimension_id, corrections, is_unpriced)
-    found = await connection.execute(select(*columns, CORRECTED_COST).where(entries.c.request_id.in_(numbers)))
+    query = select(*columns, CORRECTED_COST, dimensions.c.key_id, end_user)
+    source = query.join_from(entries, dimensions, dimensions.c.id == entries.c.dimension_id)
+    found = await connection.execute(source.where(entries.c.request_id.in_(numbers)))
     return {
-        bytes(number): _Place(at_us // HOUR_US, dimension_id, count, bool(unpriced) and not count, int(cost))
-        for number, at_us, dimension_id, count, unpriced, cost in found
+        bytes(number): _Place(
+            at_us // HOUR_US,
+            dimension_id,
+            count,
+            bool(unpriced) and not count,
+            int(cost),
+            None if name is None else place_of(key_id, name, at_us),
+        )
+        for number, at_us, dimension_id, count, unpriced, cost, key_id, name in found
     }
 
 
@@ -214,6 +229,11 @@ async def _insert_new(
     identities = {(bytes(row["request_id"]), row["kind"], row["reference"]) for row in inserted.mappings()}
     new = [row for row in rows if _identity(row) in identities]
     await connection.run_sync(add_to_rollups, _sums(new, places))
+    of_end_users: dict[Place, int] = defaultdict(int)
+    for row in new:
+        if (place := places[row["request_id"]].end_users) is not None:
+            of_end_users[place] += row["amount_pico_usd"]
+    await connection.run_sync(add_to_end_users, of_end_users)
     return new
 
 

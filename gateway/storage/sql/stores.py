@@ -24,6 +24,7 @@ from gateway.storage.sql.reports import SqlReports
 from gateway.storage.sql.rules import SqlRulesStore
 from gateway.storage.sql.sealed import Seal
 from gateway.storage.sql.secrets import SqlSecrets
+from gateway.storage.sums.end_users import EndUserDays
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class SqlStores:
     bodies: SqlBodies
     budgets: SqlBudgets
     classifier: SqlClassifier
+    end_users: EndUserDays
     entries: SqlEntries
     feedback: SqlFeedback
     files: SqlFiles
@@ -63,6 +65,7 @@ def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
         bodies=SqlBodies(database, home.bodies_key()),
         budgets=SqlBudgets(database),
         classifier=SqlClassifier(database),
+        end_users=EndUserDays(database),
         entries=SqlEntries(database),
         feedback=SqlFeedback(database),
         files=files,

@@ -5,18 +5,20 @@ Each day is read in one statement, so that bookings by a running gateway cannot 
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final, Literal, cast
 
 from sqlalchemy import CompoundSelect, Select, case, func, literal_column, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from gateway.clock import now_us
 from gateway.instants import DAY_US, HOUR_US, moment_of
 from gateway.storage.rows.entry_rows import FIGURES
 from gateway.storage.sums.corrections import BESIDE_REQUESTS
 from gateway.storage.sums.corrections import FIGURES as CORRECTIONS
+from gateway.storage.sums.end_users import first_day_kept, mismatch_of
 from gateway.storage.sums.rollup import DAY_HOURS
 from gateway.storage.tables.administration import audit_log
 from gateway.storage.tables.books import adjustments, circumstances, daily, entries, hourly
@@ -32,7 +34,7 @@ BOUNDS: Final = ("unbounded_requests", "lower_pico_usd", "upper_pico_usd")
 COMPARED: Final = (*OF_REQUESTS, *OF_CORRECTIONS, *BOUNDS)
 PAID: Final = tuple(name for name in COMPARED if name.endswith("_pico_usd") and name not in ("list_pico_usd", *BOUNDS))
 
-Compared = Literal["requests", "corrections", "hours"]
+Compared = Literal["requests", "corrections", "hours", "end users"]
 Key = tuple[int, int | None]
 """(hour since the epoch, dimension id); None: all dimensions."""
 Sums = Mapping[Key, Mapping[str, int]]
@@ -41,7 +43,8 @@ Sums = Mapping[Key, Mapping[str, int]]
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """One figure of one day: what `compared` add up to, and what the sums of them say (the hours or, for `hours`, the
-    day). `places` is the number of hours and dimensions that differ; the totals may be equal nevertheless.
+    day). `places` is the number of hours and dimensions that differ; the totals may be equal nevertheless. Of `end
+    users` it is what budgets count, and `places` how many of them differ.
     """
 
     compared: Compared
@@ -63,7 +66,9 @@ class VerifiedDay:
     mismatches: tuple[Mismatch, ...]
 
 
-async def verify_sums(engine: AsyncEngine, since_us: int, until_us: int) -> AsyncIterator[VerifiedDay]:
+async def verify_sums(
+    engine: AsyncEngine, since_us: int, until_us: int, *, now_us: Callable[[], int] = now_us
+) -> AsyncIterator[VerifiedDay]:
     """Verifies every day with any data, from the day of `since_us` to the last one before `until_us`."""
     number, end = since_us // DAY_US, -(-until_us // DAY_US)
     async with engine.connect() as connection:
@@ -80,8 +85,19 @@ async def verify_sums(engine: AsyncEngine, since_us: int, until_us: int) -> Asyn
                 forgotten = await _forgotten_months(connection)
                 await connection.rollback()
                 verified = _verified(day, rows, is_forgotten=f"{day:%Y-%m}" in forgotten)
+            if found >= first_day_kept(now_us()) and not verified.is_forgotten:
+                verified = await _with_end_users(connection, found, verified)
             yield verified
             number = found + 1
+
+
+async def _with_end_users(connection: AsyncConnection, number: int, verified: VerifiedDay) -> VerifiedDay:
+    come_to, say, places = map(int, (await connection.execute(mismatch_of(number))).one())
+    await connection.rollback()
+    if not places:
+        return verified
+    mismatch = Mismatch("end users", "counted_pico_usd", come_to, say, places)
+    return replace(verified, mismatches=(*verified.mismatches, mismatch))
 
 
 async def _forgotten_months(connection: AsyncConnection) -> frozenset[str]:

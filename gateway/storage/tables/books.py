@@ -161,6 +161,20 @@ def _rollup(name: str, unit: str) -> Table:
 hourly = _rollup("hourly", "hour")
 daily = _rollup("daily", "day")
 
+# What budgets count of each end user of a key, corrections included, by UTC day since the epoch. Deleted soon after the
+# day's month has ended: reports read the requests.
+end_user_days = Table(
+    "end_user_days",
+    metadata,
+    Column("key_id", Text, primary_key=True),
+    Column("end_user", Text, primary_key=True),
+    Column("day", Integer, primary_key=True, autoincrement=False),
+    Column("counted_pico_usd", BigInteger, nullable=False),
+    Index("ix_end_user_days_day", "day"),
+    Index("ix_end_user_days_end_user", "end_user"),
+    sqlite_with_rowid=False,
+)
+
 # Corrections of booked costs: rows are only ever added. Without a request, a row corrects a whole dimension.
 adjustments = Table(
     "adjustments",

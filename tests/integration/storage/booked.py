@@ -101,6 +101,7 @@ def random_entry(chance: random.Random, number: int) -> Entry:
         number,
         accepted_at_us=make_intent(0).accepted_at_us + chance.randrange(40 * 24) * HOUR_US + chance.randrange(HOUR_US),
         team=chance.choice(["red", "blue", None]),
+        end_user=None if number % 4 == 0 else f"user {number % 3}",
     )
     paid = [random_attempt(chance, place) for place in range(1, chance.randrange(1, 4))]
     parts = {name: chance.randrange(10 ** chance.randrange(16)) for name in PARTS}

@@ -14,9 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.instants import HOUR_US
 from gateway.instants import microseconds as us
 from gateway.ledger.entry import Cost, Entry, Status
+from gateway.limits.counters import budget_account
+from gateway.limits.values import window_id
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
+from gateway.storage.sums.end_users import EndUserDays
 from gateway.stores import Adjustment
 from gateway.sums import Dimension, ReportStore, Sums, SumsQuery
 from tests.integration.storage.booked import BY_END_USER, GROUPINGS, PERIODS, START, TIMED, group_of, random_entry
@@ -118,6 +121,10 @@ async def test_sums_by_end_user_are_those_by_team_where_each_team_is_one_end_use
     await SqlLedger(engine).insert([make_entry(n, intent=one, cost=huge) for n, one in enumerate(intents, 100)])
     [vast] = await reports.sums(SumsQuery(0, 2**62, ("end_user",), {"end_user": "vast"}))
     assert vast.cost_pico_usd == 100 * (10**17 - 1) > 2**63
+    account = budget_account(
+        f"{intents[0].key_id}:vast", window_id("month", intents[0].accepted_at_us), scope="end_user"
+    )
+    assert await EndUserDays(engine)([account]) == {account: 9 * 10**18}, "the largest budget there may be"
 
 
 async def test_filters_and_an_empty_period(engine: AsyncEngine, stored: list[Entry]) -> None:

@@ -13,7 +13,7 @@ from gateway.storage.retention import apply_retention
 from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sums.verification import VerifiedDay, verify_sums
-from gateway.storage.tables.books import adjustments, daily, entries, hourly
+from gateway.storage.tables.books import adjustments, daily, end_user_days, entries, hourly
 from gateway.stores import Adjustment
 from tests.integration.storage.booked import random_entry
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
@@ -26,7 +26,7 @@ SUMMED_ALONE = ("gpu_us", "estimated_requests", "priced_later_requests", "upper_
 
 
 async def verified(engine: AsyncEngine, since_us: int = 0, until_us: int = END_US) -> list[VerifiedDay]:
-    return [one async for one in verify_sums(engine, since_us, until_us)]
+    return [one async for one in verify_sums(engine, since_us, until_us, now_us=lambda: START_US + 10 * DAY_US)]
 
 
 async def booked(engine: AsyncEngine) -> int:
@@ -95,6 +95,10 @@ DAMAGE: dict[str, tuple[Update | Delete, set[tuple[str, str]]]] = {
     "all corrections are gone": (
         delete(adjustments),
         {("corrections", "adjustment_pico_usd"), ("corrections", "adjusted_requests")},
+    ),
+    "end users": (
+        update(end_user_days).values(end_user=end_user_days.c.end_user + "!"),
+        {("end users", "counted_pico_usd")},
     ),
     "all hours are gone": (delete(hourly), {("hours", "requests"), ("requests", "requests")}),
 }
