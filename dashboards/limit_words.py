@@ -13,6 +13,9 @@ def limits_text(limits: dict[str, Any]) -> str:
     parts: list[str] = []
     if (budget := limits.get("budget_usd")) is not None:
         parts.append(f"{display.exact_dollars(budget)} {WINDOWS[limits.get('budget_window', 'month')]}")
+    if (each := limits.get("end_user_budget_usd")) is not None:
+        window = WINDOWS[limits.get("end_user_budget_window", "month")]
+        parts.append(f"{display.exact_dollars(each)} {window} for each end user")
     for name, what in (("requests_per_minute", "request"), ("tokens_per_minute", "token")):
         if (value := limits.get(name)) is not None:
             parts.append(f"{counted(value, what)} / min")

@@ -14,6 +14,7 @@ from dashboards.limit_words import WINDOWS
 TEXT = "dense outlined maxlength=64"
 QUOTA = "How many requests a day, a month or in total the models of a tier may answer; breakeven.yaml names the tiers."
 
+END_USER = "The most that each customer of an app may cost; every request of the key then has to name one."
 AT_ONCE = "How many requests may be in progress at the same time; streams count as long as they are open."
 
 
@@ -29,6 +30,8 @@ class KeyFields:
     last_day: ui.input
     budget: ui.input
     window: ui.select
+    end_user_budget: ui.input
+    end_user_window: ui.select
     requests: ui.number
     tokens: ui.number
     at_once: ui.number
@@ -47,6 +50,12 @@ class KeyFields:
             ui.input("Last day, UTC").props("dense outlined type=date stack-label"),
             ui.input("Budget, $").props("dense outlined maxlength=24 inputmode=decimal"),
             ui.select(WINDOWS, value="month", label="Budget is for").props("dense outlined"),
+            ui.input("Each end user's budget, $")
+            .props("dense outlined maxlength=24 inputmode=decimal")
+            .tooltip(END_USER),
+            ui.select(
+                {name: WINDOWS[name] for name in ("day", "month")}, value="month", label="That budget is for"
+            ).props("dense outlined"),
             ui.number("Requests a minute", min=1, precision=0).props("dense outlined"),
             ui.number("Input tokens a minute", min=1, precision=0).props("dense outlined"),
             ui.number("Requests at once", min=1, precision=0).props("dense outlined").tooltip(AT_ONCE),
@@ -70,6 +79,8 @@ class KeyFields:
         limits = key["limits"]
         self.budget.set_value(limits.get("budget_usd") or "")
         self.window.set_value(limits.get("budget_window", "month"))
+        self.end_user_budget.set_value(limits.get("end_user_budget_usd") or "")
+        self.end_user_window.set_value(limits.get("end_user_budget_window", "month"))
         self.requests.set_value(limits.get("requests_per_minute"))
         self.tokens.set_value(limits.get("tokens_per_minute"))
         self.at_once.set_value(limits.get("max_parallel_requests"))
@@ -91,6 +102,8 @@ class KeyFields:
         found: dict[str, Any] = {}
         if budget := typed_usd(self.budget.value, "budget"):
             found |= {"budget_usd": budget, "budget_window": self.window.value}
+        if each := typed_usd(self.end_user_budget.value, "end_user_budget"):
+            found |= {"end_user_budget_usd": each, "end_user_budget_window": self.end_user_window.value}
         numbers = {
             "requests_per_minute": self.requests.value,
             "tokens_per_minute": self.tokens.value,

@@ -15,6 +15,7 @@ FIELDS = {
 }
 LIMITS = {
     "budget_usd": "Budget, $",
+    "end_user_budget_usd": "Each end user's budget, $",
     "requests_per_minute": "Requests a minute",
     "tokens_per_minute": "Input tokens a minute",
     "max_parallel_requests": "Requests at once",
@@ -29,13 +30,14 @@ TYPED = {
     "expires_at_us": "last_day",
     "month_usd": "amount",
     "budget_usd": "budget",
+    "end_user_budget_usd": "end_user_budget",
     "requests_per_minute": "requests",
     "tokens_per_minute": "tokens",
     "max_parallel_requests": "at_once",
     "tier_quotas": "quotas",
 }
 """The gateway's names of fields, and the form's."""
-TOLD = (("needs its name", "name"), ("a budget ", "budget"), ("no tier ", "quotas"))
+TOLD = (("needs its name", "name"), ("no tier ", "quotas"))
 """Words of sentences that are about one field but do not name it."""
 WHOLE = "body"
 """The gateway's name for the request body as a whole."""

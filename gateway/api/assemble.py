@@ -57,7 +57,7 @@ def build_app(gateway: Gateway, *, ui_url: str | None = None) -> ASGIApp:
     rest.include_router(build_admin(gateway), prefix=PREFIX)
     keys, now_us = gateway.pipeline.keys, lambda: gateway.pipeline.now_us()
     rest.include_router(build_own_requests_router(gateway.stores.entries, keys, now_us))
-    rest.include_router(build_own_key_router(gateway.pipeline, stores.reports, stores.openings.of))
+    rest.include_router(build_own_key_router(gateway.pipeline, stores.reports, stores.openings.of, stores.end_users))
     settings, sign_in = gateway.deployment.settings.server, gateway.deployment.settings.sign_in
     if ui_url is not None:
         rest.include_router(build_way_to_web_ui(ui_url, sign_in.oidc.public_url if sign_in.oidc else None))

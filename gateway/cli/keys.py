@@ -24,7 +24,10 @@ from gateway.yaml_document import problem_of
 
 app = typer.Typer(help="API keys. A secret is shown once, when it is made.", no_args_is_help=True)
 LABEL: TypeAdapter[str | None] = TypeAdapter(Label | None)
-LIMITS = ("budget_usd", "requests_per_minute", "tokens_per_minute", "max_parallel_requests", "tier_quotas")
+LIMITS = (
+    *("budget_usd", "end_user_budget_usd"),
+    *("requests_per_minute", "tokens_per_minute", "max_parallel_requests", "tier_quotas"),
+)
 CLEARED = {
     "team": "team",
     "project": "project",
@@ -32,12 +35,14 @@ CLEARED = {
     "models": "allowed_models",
     "end": "expires_at_us",
     "budget": "budget_usd",
+    "end-user-budget": "end_user_budget_usd",
     "requests-per-minute": "requests_per_minute",
     "tokens-per-minute": "tokens_per_minute",
     "max-parallel-requests": "max_parallel_requests",
     "tier-quotas": "tier_quotas",
 }
 """What `--clear` takes away, and the name under which it is stored."""
+BUDGET_WINDOWS = {"budget_usd": "budget_window", "end_user_budget_usd": "end_user_budget_window"}
 MOST_DAYS = 1_000_000  # well before the last date that can be represented
 CLEAR_HELP = f"Take away: {', '.join(CLEARED)}. Repeatable."
 
@@ -55,6 +60,10 @@ def create(
     ),
     budget_usd: str | None = typer.Option(None, help="The most it may spend in a window, in dollars."),
     budget_window: str | None = typer.Option(None, help="day, month (when left out) or total, UTC."),
+    end_user_budget_usd: str | None = typer.Option(
+        None, help="The most that each end user, whom every request then names, may spend in a window, in dollars."
+    ),
+    end_user_budget_window: str | None = typer.Option(None, help="day or month (when left out), UTC."),
     requests_per_minute: int | None = typer.Option(None, min=1, help="How many it may send in a minute."),
     tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens in a minute."),
     max_parallel_requests: int | None = typer.Option(None, min=1, help="How many it may have under way at once."),
@@ -74,6 +83,8 @@ def create(
         tier_quota,
         budget_usd=budget_usd,
         budget_window=budget_window,
+        end_user_budget_usd=end_user_budget_usd,
+        end_user_budget_window=end_user_budget_window,
         requests_per_minute=requests_per_minute,
         tokens_per_minute=tokens_per_minute,
         max_parallel_requests=max_parallel_requests,
@@ -96,6 +107,10 @@ def change(
     days: float | None = typer.Option(None, min=0, max=MOST_DAYS, help="Expires after so many days from now."),
     budget_usd: str | None = typer.Option(None, help="The most it may spend in a window, in dollars."),
     budget_window: str | None = typer.Option(None, help="day, month or total (UTC); unchanged when left out."),
+    end_user_budget_usd: str | None = typer.Option(
+        None, help="The most that each end user, whom every request then names, may spend in a window, in dollars."
+    ),
+    end_user_budget_window: str | None = typer.Option(None, help="day or month (UTC); unchanged when left out."),
     requests_per_minute: int | None = typer.Option(None, min=1, help="How many it may send in a minute."),
     tokens_per_minute: int | None = typer.Option(None, min=1, help="Input tokens in a minute."),
     max_parallel_requests: int | None = typer.Option(None, min=1, help="How many it may have under way at once."),
@@ -119,6 +134,8 @@ def change(
         tier_quota,
         budget_usd=budget_usd,
         budget_window=budget_window,
+        end_user_budget_usd=end_user_budget_usd,
+        end_user_budget_window=end_user_budget_window,
         requests_per_minute=requests_per_minute,
         tokens_per_minute=tokens_per_minute,
         max_parallel_requests=max_parallel_requests,
@@ -194,8 +211,9 @@ async def _change(named: str, change: KeyChange, limits: Mapping[str, Any]) -> s
         _require_tiers(state, limits)
         if limits:
             stored = {**(await state.keys.limits()).get(key_id, {}), **limits}
-            if stored.get("budget_usd") is None and "budget_window" not in limits:
-                stored.pop("budget_window", None)
+            for usd, window in BUDGET_WINDOWS.items():
+                if stored.get(usd) is None and window not in limits:
+                    stored.pop(window, None)
             change = {**change, "limits": _with_window({n: value for n, value in stored.items() if value is not None})}
         await _tell_unknown(state, change.get("allowed_models") or ())
         await state.keys.change(key_id, change, author=AUTHOR)
@@ -217,10 +235,12 @@ async def _tell_unknown(state: State, models: Sequence[str]) -> None:
 
 def _with_window(limits: dict[str, Any]) -> dict[str, Any]:
     """A budget without a window is for a month; a window without a budget is refused."""
-    if "budget_usd" in limits:
-        return {"budget_window": "month", **limits}
-    if "budget_window" in limits:
-        raise typer.BadParameter("a window needs a budget: give --budget-usd too", param_hint="--budget-window")
+    for usd, window in BUDGET_WINDOWS.items():
+        if usd in limits:
+            limits = {window: "month", **limits}
+        elif window in limits:
+            option, needed = (f"--{name.replace('_', '-')}" for name in (window, usd))
+            raise typer.BadParameter(f"a window needs a budget: give {needed} too", param_hint=option)
     return limits
 
 

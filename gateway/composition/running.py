@@ -290,6 +290,7 @@ class Gateway:
             "turn": self._turn_for_ever,
             "bodies": self.bodies.run,
             "budgets": self.budgets.run,
+            "budgets of end users": self.budgets.read_end_users,
             "health": lambda: watch_health(self._monitored(), self.pipeline.upstreams),
             **{chore.name: chore.run for chore in chores},
         }

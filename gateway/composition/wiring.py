@@ -169,7 +169,7 @@ def _put_together(
         pipeline=pipeline,
         metrics=metrics,
         claim=claim,
-        budgets=BudgetKeeper(admission.treasury, Spending(stores.reports, admission, now_us)),
+        budgets=BudgetKeeper(admission.treasury, Spending(stores.reports, admission, now_us), stores.end_users),
         notices=open_notices(settings, stores, lambda: admission.limits, metrics),
         idempotency=Idempotency(kept.idempotency, lambda credential: key_ring.authenticate(credential, now_us()).id),
         sharing=sharing,

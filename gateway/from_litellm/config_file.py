@@ -195,7 +195,7 @@ SAID_ELSEWHERE: Final = {
     "litellm_settings.cache": "answers are cached for those who ask: `x-breakeven-cache`, or cache_seconds of a rule",
     "litellm_settings.request_timeout": "see `timeouts:` of a backend, `fallback:` for streams",
     "litellm_settings.guardrails": "there are none",
-    "litellm_settings.max_end_user_budget": "`record_end_users: true` reports each one's cost; none has a budget",
+    "litellm_settings.max_end_user_budget": "`breakeven keys change KEY --end-user-budget-usd 5` limits those of a key",
     "litellm_settings.max_budget": "the budget of everything is on the page Budgets",
     "router_settings.redis_host": "set BREAKEVEN_REDIS_URL",
     "router_settings.redis_url": "set BREAKEVEN_REDIS_URL",

@@ -82,8 +82,12 @@ class Admission:
     _counts_stays: bool = False
 
     def has_budget(self, key_id: str, *, team: str | None = None, project: str | None = None) -> bool:
-        """Whether any budget applies to this key, its team, its project or everything."""
-        return bool(self._budgets(key_id, team, project))
+        """Whether any budget applies to this key, its end users, its team, its project or everything."""
+        return self.limits_end_users(key_id) or bool(self._budgets(key_id, team, project, None))
+
+    def limits_end_users(self, key_id: str) -> bool:
+        """Whether each end user of this key has a budget, so that its requests must name one."""
+        return self.limits.get(key_id, UNLIMITED).end_user_budget_usd is not None
 
     @property
     def counts_stays(self) -> bool:
@@ -161,6 +165,7 @@ class Admission:
         now_us: int,
         team: str | None = None,
         project: str | None = None,
+        end_user: str | None = None,
         model: str = "",
         tokens: int = 0,
         may_wait: bool = True,
@@ -172,7 +177,7 @@ class Admission:
         prices are refused under any budget); Overloaded when the lease is spent while the shared store is down, or when
         past spending, all or the last of it, has not been read from the ledger yet.
         """
-        budgets = self._budgets(key_id, team, project)
+        budgets = self._budgets(key_id, team, project, end_user)
         if not (budgets or self.counts_models(key_id)):
             return
         hold = _Hold()
@@ -240,7 +245,7 @@ class Admission:
         """Charge a request settled before this process started and not yet in the database; `shipped` will name it."""
         intent, cost = entry.intent, entry.cost.total_pico_usd if entry.cost is not None else entry.cost_upper_pico_usd
         hold = _Hold(cost=cost or 0, counts=True)
-        for budget in self._budgets(intent.key_id, intent.team, intent.project):
+        for budget in self._budgets(intent.key_id, intent.team, intent.project, intent.end_user):
             purse, _ = self._purse(budget, intent.accepted_at_us)
             purse.carry(hold.cost)
             hold.purses.append(purse)
@@ -306,10 +311,12 @@ class Admission:
             )
         hold.quota, hold.quota_models = purse, models
 
-    def _budgets(self, key_id: str, team: str | None, project: str | None) -> list[StrictBudget]:
+    def _budgets(self, key_id: str, team: str | None, project: str | None, end_user: str | None) -> list[StrictBudget]:
         """All budgets covering this money, always in the same order, so that requests cannot deadlock."""
         limits = self.limits.get(key_id, UNLIMITED)
         found: list[StrictBudget] = []
+        if end_user is not None and (each := limits.end_user_budget_pico_usd) is not None:
+            found.append(StrictBudget("end_user", f"{key_id}:{end_user}", each, limits.end_user_budget_window))
         if (own := limits.budget_pico_usd) is not None:
             found.append(StrictBudget("key", key_id, own, limits.budget_window))
         elif self.shadow_pico_usd is not None and key_id in OFF_PATH:

@@ -4,6 +4,7 @@ only."""
 import asyncio
 import contextlib
 import logging
+from collections.abc import Collection
 
 import msgspec
 
@@ -12,7 +13,7 @@ from gateway.ledger.batch import Batch
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import EntrySink
 from gateway.limits.admission import Admission
-from gateway.limits.counters import Books, CountersDown
+from gateway.limits.counters import Account, AccountBooks, Books, CountersDown, no_end_users
 from gateway.limits.treasury import Treasury
 
 log = logging.getLogger(__name__)
@@ -61,11 +62,19 @@ async def carry_unshipped(journal: Journal, admission: Admission) -> None:
 
 
 class BudgetKeeper:
-    """Call `start` before the first request, `run` until cancelled, then `stop`."""
+    """Call `start` before the first request, `run` and `read_end_users` until cancelled, then `stop`."""
 
-    def __init__(self, treasury: Treasury, books: Books, *, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(
+        self,
+        treasury: Treasury,
+        books: Books,
+        of_end_users: AccountBooks = no_end_users,
+        *,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
         self._treasury = treasury
         self._books = books
+        self._of_end_users = of_end_users
         self._busy_seconds = busy_seconds
         self._read_at = float("-inf")
         self.is_down = False
@@ -89,6 +98,29 @@ class BudgetKeeper:
                 async with asyncio.timeout(REPORT_SECONDS):
                     await self._treasury.wants_reading.wait()
             await asyncio.sleep(REST_SECONDS if await self.step() else REPORT_SECONDS)
+
+    async def read_end_users(self) -> None:
+        """Reads accounts of end users that requests wait for, all together that have come meanwhile."""
+        unread, wants = self._treasury.unread, self._treasury.wants_accounts
+        while True:
+            await wants.wait()
+            wants.clear()
+            accounts = list(unread)
+            if not await self._read_accounts(accounts):
+                await asyncio.sleep(REST_SECONDS)  # the store settles, or a later reading was sooner
+            for account in accounts:
+                unread.pop(account).set()
+
+    async def _read_accounts(self, accounts: Collection[Account]) -> int:
+        """How many are known from now on."""
+        try:
+            async with asyncio.timeout(BOOKS_SECONDS):
+                return await self._treasury.counters.read_accounts(accounts, self._of_end_users)
+        except (CountersDown, DatabaseDown, TimeoutError):
+            return 0  # `step` meets and tells the same
+        except Exception:
+            log.exception("cannot read from the database what end users have spent; their requests wait for it")
+            return 0
 
     async def step(self) -> bool:
         """One report, and a reading if due. Failures are retried at the next step; meanwhile leases are spent and not
@@ -136,7 +168,9 @@ class BudgetKeeper:
         self._treasury.wants_reading.clear()
         is_urgent = is_urgent or not self._has_read
         async with asyncio.timeout(BOOKS_SECONDS):
-            has_read = await self._treasury.counters.read_books(self._books, is_urgent=is_urgent)
+            has_read = await self._treasury.counters.read_books(
+                self._books, is_urgent=is_urgent, of_end_users=self._of_end_users
+            )
         if has_read and self._is_unread:
             log.warning("what budgets have spent can be read again")
             self._is_unread = False

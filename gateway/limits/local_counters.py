@@ -1,12 +1,13 @@
 """Counters for a single process: no store, nothing shared."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.limits.counters import (
     LESS_SECONDS,
     Account,
+    AccountBooks,
     Books,
     Grant,
     Holding,
@@ -14,6 +15,7 @@ from gateway.limits.counters import (
     Rate,
     Shortage,
     Standing,
+    no_end_users,
 )
 from gateway.limits.held_places import HeldPlaces
 
@@ -50,7 +52,9 @@ class LocalCounters:
         self._share = share
         self._buckets: dict[str, _Bucket] = {}
         self._places = HeldPlaces(share)
-        self._booked: Mapping[Account, int] = {}
+        self._booked: dict[Account, int] = {}
+        self._marks: dict[Account, int] = {}  # accounts read by themselves, and the reading that they count as
+        self._held: set[Account] = set()  # of end users
         self._less_since: dict[Account, float] = {}
         self._begun = 0
         self._read = 0
@@ -80,29 +84,52 @@ class LocalCounters:
         """There is nobody to tell."""
 
     async def lease(self, account: Account, *, limit: int, holding: Holding, need: int, want: int) -> Grant:
+        self._hold({account: holding})
         spent = self._booked.get(account, 0 if not self._read else None)
         if spent is None:
             return Grant(0, is_unread=True)
         free = limit - spent - holding.total
-        surely_gone = spent + (holding.unsent if holding.as_of >= self._read else 0)
+        is_unsent = holding.as_of >= self._read and account not in self._marks
+        surely_gone = spent + (holding.unsent if is_unsent else 0)
+        if need <= free and account.is_end_users:
+            self._held.add(account)
         return Grant(min(want, free) if need <= free else 0, spent, surely_gone=surely_gone)
 
     async def report(self, holdings: Mapping[Account, Holding]) -> Standing:
+        self._hold(holdings)
         return Standing(self._begun, self._read)
 
-    async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
+    async def read_books(
+        self, books: Books, *, is_urgent: bool = False, of_end_users: AccountBooks = no_end_users
+    ) -> bool:
         self._begun += 1
         number = self._begun
-        booked = await books()
+        held = self._held & self._booked.keys()
+        booked = {**await books(), **(await of_end_users(held) if held else {})}
         if number > self._read:
-            self._booked = self._believed(booked)
+            later = {account: self._booked[account] for account, mark in self._marks.items() if mark >= number}
+            self._booked = self._believed({**booked, **later})
+            self._marks = {account: self._marks[account] for account in later}
             self._read = self._read if self._less_since else number
         return True
+
+    async def read_accounts(self, accounts: Collection[Account], of_end_users: AccountBooks) -> int:
+        mark = self._begun
+        booked = await of_end_users(accounts)
+        new = booked.keys() - self._booked.keys() if 0 < self._read <= mark else ()
+        self._booked |= {account: booked[account] for account in new}
+        self._marks |= dict.fromkeys(new, mark)
+        return len(new)
 
     async def share(self, name: str, own: Mapping[str, int]) -> Mapping[str, int]:
         return own
 
-    def _believed(self, booked: Mapping[Account, int]) -> Mapping[Account, int]:
+    def _hold(self, holdings: Mapping[Account, Holding]) -> None:
+        for account, holding in holdings.items():
+            if account.is_end_users:
+                (self._held.add if holding.total or holding.spent else self._held.discard)(account)
+
+    def _believed(self, booked: Mapping[Account, int]) -> dict[Account, int]:
         """A reading, with sums that dropped replaced by the previous ones until the drop has lasted."""
         now, less_since, spent = self._clock(), self._less_since, dict(booked)
         self._less_since = {}

@@ -72,6 +72,8 @@ def _whose(budget: StrictBudget) -> str:
         return "this key"
     if budget.scope == "shadow":
         return "shadow calls"
+    if budget.scope == "end_user":
+        return "this end user of the key"  # a name belongs in no log
     return "this deployment" if budget.scope == "all" else f"the {budget.scope} {budget.name!r}"
 
 

@@ -2,6 +2,7 @@
 limits."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,6 +14,11 @@ from gateway.process.tasks import to_its_end
 
 POLL_SECONDS = 0.02
 IDLE_REPORTS = 120  # a minute: unused leases are kept that long, in case the store goes down
+END_USERS_IDLE_REPORTS = 20
+"""Of end users there may be any number, and each purse is reported as long as it is kept."""
+UNREAD_SECONDS = 5.0
+"""How long a request waits for the first reading of its end user's account at least: that is no shortage."""
+ASK_AGAIN_SECONDS = 0.5  # whether another worker has read the account meanwhile
 PREFETCH = 16
 """A lease asks for this many requests' worth: fewer round trips, and a reserve while the store is down."""
 
@@ -27,6 +33,9 @@ class Treasury:
     wants_reading: asyncio.Event = field(default_factory=asyncio.Event)
     is_blind: bool = False
     """Whether the ledger could not be read the last time, as far as is known here."""
+    unread: dict[Account, asyncio.Event] = field(default_factory=dict[Account, asyncio.Event])
+    """End users' accounts that requests wait for; whoever reads them sets their events."""
+    wants_accounts: asyncio.Event = field(default_factory=asyncio.Event)
     _purses: dict[Account, Purse] = field(default_factory=dict[Account, Purse])
     _queues: dict[Account, asyncio.Lock] = field(default_factory=dict[Account, asyncio.Lock])
     _wire: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -63,7 +72,8 @@ class Treasury:
 
         Raises CountersDown.
         """
-        deadline = self.monotonic() + wait_seconds
+        asked_at = self.monotonic()
+        deadline = asked_at + wait_seconds
         queue = self._queues.setdefault(purse.account, asyncio.Lock())
         purse.waiting += 1
         try:
@@ -74,6 +84,11 @@ class Treasury:
                         continue
                     if not grant.is_unread and amount > purse.limit - grant.surely_gone:
                         return grant
+                    if grant.is_unread and purse.account.is_end_users:
+                        if self.monotonic() >= max(deadline, asked_at + UNREAD_SECONDS):
+                            return grant
+                        await self._until_read(purse.account)
+                        continue
                     if grant.is_unread or amount > purse.limit - _gone_at_most(grant, purse):
                         self.wants_reading.set()  # only a reading can tell: a charge may be both booked and held
                     if self.monotonic() >= deadline:
@@ -102,7 +117,7 @@ class Treasury:
                 purse.await_reading(standing.begun + 1, amount)
                 purse.books_read(standing.read)
                 purse.idle_reports += 1
-                is_wanted = purse.waiting or purse.idle_reports < self.idle_reports
+                is_wanted = purse.waiting or purse.idle_reports < self._idle_reports_of(purse.account)
                 is_returned = not is_wanted or purse.account in standing.tight
                 if is_returned:  # two waiting workers must not each keep a part
                     purse.give_back()
@@ -121,6 +136,17 @@ class Treasury:
             for purse in self._purses.values():
                 purse.give_back()
             await self.counters.report({purse.account: purse.holding for purse in self._purses.values()})
+
+    def _idle_reports_of(self, account: Account) -> int:
+        return min(self.idle_reports, END_USERS_IDLE_REPORTS) if account.is_end_users else self.idle_reports
+
+    async def _until_read(self, account: Account) -> None:
+        """Waits until an account that was in no reading has been read, but not for long."""
+        is_read = self.unread.setdefault(account, asyncio.Event())
+        self.wants_accounts.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ASK_AGAIN_SECONDS):
+                await is_read.wait()
 
     async def _lease(self, purse: Purse, amount: int) -> Grant | None:
         """None if enough became free while waiting for the turn."""

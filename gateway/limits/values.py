@@ -12,6 +12,7 @@ from gateway.instants import HOUR_US
 from gateway.money import MOST_USD, parse_usd
 
 WindowName = Literal["day", "month", "total"]
+EndUserWindow = Literal["day", "month"]
 MOST_COUNT = 10**12
 """The largest number of requests or tokens that may be given: rates are divided, and floats end."""
 BudgetScope = Literal["all", "team", "project"]
@@ -34,20 +35,28 @@ class Rates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The limits of one key; null is unlimited. `budget_usd` is decimal text, windows are UTC."""
+    """The limits of one key; null is unlimited. Budgets are decimal text, windows are UTC. `end_user_budget_usd` is for
+    each end user that its requests name."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     max_parallel_requests: int | None = None
     budget_usd: str | None = None
     budget_window: WindowName = "month"
+    end_user_budget_usd: str | None = None
+    end_user_budget_window: EndUserWindow = "month"
     tier_quotas: dict[str, TierQuota] = {}
 
     @property
     def budget_pico_usd(self) -> int | None:
         return None if self.budget_usd is None else parse_usd(self.budget_usd)
 
+    @property
+    def end_user_budget_pico_usd(self) -> int | None:
+        return None if self.end_user_budget_usd is None else parse_usd(self.end_user_budget_usd)
 
+
+BUDGETS = ("budget_usd", "end_user_budget_usd")
 UNLIMITED = Limits()
 NO_RATES = Rates()
 
@@ -64,9 +73,9 @@ class SharedLimits:
 @dataclass(frozen=True, slots=True)
 class StrictBudget:
     """A budget that must not be overspent: whose, how much, in which window. `name` is empty for everything and for
-    shadow calls."""
+    shadow calls; an end user's follows the key's id and a colon."""
 
-    scope: Literal["key", "team", "project", "all", "shadow"]
+    scope: Literal["key", "team", "project", "all", "shadow", "end_user"]
     name: str
     pico_usd: int
     window: WindowName = "month"
@@ -75,12 +84,14 @@ class StrictBudget:
 def parse_limits(stored: Mapping[str, Any]) -> Limits:
     """Limits as stored. Raises msgspec.ValidationError, and ValueError for an invalid amount."""
     limits = msgspec.convert(dict(stored), Limits)
-    try:
-        budget = limits.budget_pico_usd
-    except (ArithmeticError, ValueError) as error:
-        raise ValueError("budget_usd is not an amount of dollars such as 25 or 25.50") from error
-    if budget is not None and budget < 0:
-        raise ValueError("a budget cannot be negative")
+    for name in BUDGETS:
+        text = getattr(limits, name)
+        try:
+            budget = 0 if text is None else parse_usd(text)
+        except (ArithmeticError, ValueError) as error:
+            raise ValueError(f"{name} is not an amount of dollars such as 25 or 25.50") from error
+        if budget < 0:
+            raise ValueError(f"{name} cannot be negative")
     if any(quota.requests < 0 for quota in limits.tier_quotas.values()):
         raise ValueError("a tier's quota cannot be negative")
     return limits
@@ -91,8 +102,9 @@ def new_limits(given: Mapping[str, Any]) -> dict[str, Any]:
     versions took and `parse_limits` still reads."""
     limits = {name: value for name, value in given.items() if value is not None}
     parsed = parse_limits(limits)
-    if (parsed.budget_pico_usd or 0) > parse_usd(MOST_USD):
-        raise ValueError(f"budget_usd must be at most {MOST_USD:,} dollars")
+    for name in BUDGETS:
+        if name in limits and parse_usd(limits[name]) > parse_usd(MOST_USD):
+            raise ValueError(f"{name} must be at most {MOST_USD:,} dollars")
     numbers = {name: value for name, value in limits.items() if isinstance(value, int)}
     if small := [name for name, value in numbers.items() if value < 1]:
         raise ValueError(f"{small[0]} must be at least 1; leave it out for no limit, or revoke the key to stop it")

@@ -32,11 +32,16 @@ LIMITS: Mapping[Operation, str] = {
     "generate_content": "maxOutputTokens",
 }
 """The field that limits the answer's length. Completions have none here: they are short by default."""
+NOT_NAMED = (
+    "Each end user of this key has a budget, so every request must name one: in safety_identifier or user, or in "
+    "metadata.user_id. Requests without one need another key."
+)
 
 
 class Acceptance(msgspec.Struct):
     """`decide` is the pipeline's; `known_models` returns the names in its current snapshot; `tags_to_book` returns the
-    tags to book for a key, the tags sent, and a time. `records_end_users`: the books name them."""
+    tags to book for a key, the tags sent, and a time. `records_end_users`: the books name them, of every key; those of
+    a key that limits them are named in any case."""
 
     decide: Callable[[RequestView, KeyRecord, tuple[str, ...], int], Choice]
     known_models: Callable[[], frozenset[str]]
@@ -56,7 +61,7 @@ class Acceptance(msgspec.Struct):
                 "...). Send it without.",
                 code="model_not_allowed",
             )
-        end_user = end_user_of(incoming) if self.records_end_users else None
+        end_user = self._end_user(incoming, key)
         limited: ModelLimited | None = None
         while True:
             at_us = self.now_us()  # one timestamp for the decision and the books, so that both use the same price
@@ -99,6 +104,14 @@ class Acceptance(msgspec.Struct):
                 key = replace(key, allowed_models=allowed - error.models)
             else:
                 return run
+
+    def _end_user(self, incoming: Incoming, key: KeyRecord) -> str | None:
+        """Raises InvalidRequest, also if it must be named and is not."""
+        is_limited = self.admission.limits_end_users(key.id)
+        end_user = end_user_of(incoming) if self.records_end_users or is_limited else None
+        if is_limited and end_user is None:
+            raise InvalidRequest(NOT_NAMED, param="user")
+        return end_user
 
     def _within_bound(self, body: bytes, view: RequestView, key: KeyRecord) -> bytes:
         """Under a budget, adds the limits that the caller left out, so that neither a whole answer's length nor the

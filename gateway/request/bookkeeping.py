@@ -39,6 +39,7 @@ class Bookkeeper(msgspec.Struct):
             now_us=intent.accepted_at_us,
             team=intent.team,
             project=intent.project,
+            end_user=intent.end_user,
             model=self._counted(run).name,
             tokens=run.view.input_tokens,
         )

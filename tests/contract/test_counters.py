@@ -2,10 +2,22 @@
 
 import asyncio
 import time
+from collections.abc import Collection
 
 import pytest
 
-from gateway.limits.counters import Account, Books, Counters, CountersDown, Grant, Holding, Rate
+from gateway.limits.counters import (
+    Account,
+    AccountBooks,
+    Books,
+    Counters,
+    CountersDown,
+    Grant,
+    Holding,
+    Rate,
+    budget_account,
+    no_end_users,
+)
 from gateway.storage.redis.counters import RedisCounters, connect
 from tests.contract.redis_counters import PATIENCE_SECONDS, Pair, shared
 from tests.redis_server import RedisServer
@@ -140,6 +152,93 @@ async def test_books_that_show_less_of_one_account_tell_of_the_others(counters: 
         await asyncio.sleep(0.05)
     assert (await lease(counters, 100, need=71, account=other)).amount == 0
     assert (await lease(counters, 100, need=70, account=other)).amount == 70 * NANO
+
+
+ONE, OTHER = (budget_account(f"k:{name}@home", "day:2026-11-01", scope="end_user") for name in ("one", "other"))
+
+
+async def known(counters: Counters, spent: int, account: Account = ONE) -> int:
+    async def read(accounts: Collection[Account]) -> dict[Account, int]:
+        assert set(accounts) == {account}
+        return {account: spent * NANO}
+
+    return await counters.read_accounts([account], read)
+
+
+async def again(counters: Counters, of_end_users: AccountBooks = no_end_users) -> None:
+    while not await counters.read_books(books_showing(0), is_urgent=True, of_end_users=of_end_users):
+        await asyncio.sleep(0.05)
+
+
+async def test_an_end_user_is_known_once_read_and_in_later_readings_while_somebody_holds(counters: Counters) -> None:
+    asked: list[set[Account]] = []
+
+    async def read(accounts: Collection[Account]) -> dict[Account, int]:
+        asked.append(set(accounts))
+        return dict.fromkeys(accounts, 60 * NANO)
+
+    await again(counters, read)
+    assert (await counters.lease(ONE, limit=NANO, holding=NOTHING, need=1, want=1)).is_unread
+    assert [await known(counters, 40, account) for account in (ONE, OTHER)] == [1, 1]
+    assert await known(counters, 0) == 0, "it is known already"
+    assert (await lease(counters, 100, need=61, account=ONE)).amount == 0
+    assert (await lease(counters, 100, need=10, account=OTHER)).amount == 10 * NANO
+    await again(counters, read)
+    assert OTHER in asked[-1]
+    assert await lease(counters, 70, need=11, account=OTHER) == Grant(0, 60 * NANO, surely_gone=60 * NANO)
+    await counters.report({OTHER: NOTHING})
+    assert (await lease(counters, 70, need=10, account=OTHER)).amount == 10 * NANO
+    await counters.report({OTHER: NOTHING})
+
+
+async def test_an_end_user_whom_nobody_holds_leaves_with_the_next_reading(counters: Counters) -> None:
+    await again(counters)
+    assert await known(counters, 40) == 1
+    assert (await lease(counters, 100, need=10, account=ONE)).amount == 10 * NANO
+    await counters.report({ONE: NOTHING})
+    await again(counters)
+    assert (await counters.lease(ONE, limit=NANO, holding=NOTHING, need=1, want=1)).is_unread
+
+
+async def test_what_an_end_user_had_spent_before_a_reading_began_is_not_taken_for_that_reading(
+    counters: Counters,
+) -> None:
+    """By then others may hold no longer what it does not show."""
+    assert await known(counters, 1) == 0, "nothing has been read at all"
+    await again(counters)
+
+    async def slow(_: Collection[Account]) -> dict[Account, int]:
+        await again(counters)
+        return {ONE: 0}
+
+    assert await counters.read_accounts([ONE], slow) == 0
+    assert (await counters.lease(ONE, limit=NANO, holding=NOTHING, need=1, want=1)).is_unread
+    assert await known(counters, 40) == 1
+    assert (await lease(counters, 100, need=61, account=ONE)).amount == 0
+
+
+async def test_an_end_user_read_during_a_reading_stays_known_and_one_read_before_it_does_not(
+    counters: Counters,
+) -> None:
+    await again(counters)
+    assert await known(counters, 10, OTHER) == 1
+
+    async def read() -> dict[Account, int]:
+        assert await known(counters, 40) == 1
+        return {ACCOUNT: 0}
+
+    while not await counters.read_books(read, is_urgent=True):
+        await asyncio.sleep(0.05)
+    assert (await lease(counters, 100, need=61, account=ONE)).amount == 0
+    assert (await counters.lease(OTHER, limit=NANO, holding=NOTHING, need=1, want=1)).is_unread
+
+
+async def test_what_was_not_sent_may_be_in_a_reading_of_one_end_user_and_is_not_surely_gone(counters: Counters) -> None:
+    await again(counters)
+    read = (await counters.report({})).read
+    assert await known(counters, 30) == 1
+    mine = Holding(50 * NANO, 50 * NANO, 50 * NANO, read)
+    assert await lease(counters, 100, need=31, holding=mine, account=ONE) == Grant(0, 30 * NANO, surely_gone=30 * NANO)
 
 
 async def test_requests_are_counted_one_by_one(counters: Counters) -> None:

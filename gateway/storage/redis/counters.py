@@ -8,7 +8,7 @@ import logging
 import math
 import secrets
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -20,6 +20,7 @@ from gateway.limits.counters import (
     LESS_SECONDS,
     PLACE_SECONDS,
     Account,
+    AccountBooks,
     Books,
     CountersDown,
     Grant,
@@ -28,12 +29,22 @@ from gateway.limits.counters import (
     Rate,
     Shortage,
     Standing,
+    no_end_users,
 )
 from gateway.limits.local_counters import LocalCounters
 from gateway.storage.redis.client import NO_CLUSTER, Connections, is_cluster, open_client, reason
 from gateway.storage.redis.places import PLACE_SCRIPTS, RedisPlaces
 from gateway.storage.redis.primary import ROOT
-from gateway.storage.redis.scripts import BEGIN_READING, CLAIM, END_READING, LEASE, REPORT, SHARE, TAKE
+from gateway.storage.redis.scripts import (
+    ADD_TO_READING,
+    BEGIN_READING,
+    CLAIM,
+    END_READING,
+    LEASE,
+    REPORT,
+    SHARE,
+    TAKE,
+)
 
 log = logging.getLogger(__name__)
 PREFIX = f"{ROOT}:"
@@ -96,7 +107,7 @@ class RedisCounters:
             prefix=f"{PREFIX}places:",
             place_seconds=place_seconds,
         )
-        scripts = (LEASE, REPORT, BEGIN_READING, END_READING, CLAIM, SHARE, TAKE, *PLACE_SCRIPTS)
+        scripts = (LEASE, REPORT, BEGIN_READING, END_READING, ADD_TO_READING, CLAIM, SHARE, TAKE, *PLACE_SCRIPTS)
         self._scripts = {text: client.register_script(text) for text in scripts}
 
     async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
@@ -155,16 +166,22 @@ class RedisCounters:
         self._workers = max(1, int(workers))
         return Standing(int(begun), int(read), frozenset(by_name[name] for name in tight))
 
-    async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
+    async def read_books(
+        self, books: Books, *, is_urgent: bool = False, of_end_users: AccountBooks = no_end_users
+    ) -> bool:
         answer = await self._in_epoch(BEGIN_READING, [READ_URGENTLY_EVERY_MS if is_urgent else READ_EVERY_MS])
         if answer[0] == "busy":
             return False
-        booked = await books()
-        arguments: list[Any] = [answer[1], self._less_ms]
-        for account, spent in booked.items():
-            arguments += [_name(account), math.ceil(spent / account.unit)]
-        await self._in_epoch(END_READING, arguments)
+        _, number, *held = answer
+        booked = {**await books(), **(await of_end_users(list(map(_account, held))) if held else {})}
+        await self._in_epoch(END_READING, [number, self._less_ms, *_spent(booked)])
         return True
+
+    async def read_accounts(self, accounts: Collection[Account], of_end_users: AccountBooks) -> int:
+        _, mark, epoch, _ = await self._in_epoch(ADD_TO_READING, ["", ""])
+        booked = await of_end_users(accounts)
+        *_, new = await self._in_epoch(ADD_TO_READING, [mark, epoch, *_spent(booked)])
+        return int(new)
 
     async def share(self, name: str, own: Mapping[str, int]) -> Mapping[str, int]:
         key, mine = f"{PREFIX}sums:{self._fleet}:{name}", msgspec.json.encode(own).decode()
@@ -220,6 +237,19 @@ class RedisCounters:
 
 def _name(account: Account) -> str:
     return f"{account.name}@{account.window}"
+
+
+def _account(name: str) -> Account:
+    """Of an end user: windows have no `@`, names may."""
+    account, _, window = name.rpartition("@")
+    return Account(account, window)
+
+
+def _spent(booked: Mapping[Account, int]) -> Iterator[str | int]:
+    """The arguments for the scripts, rounded against the spender."""
+    for account, spent in booked.items():
+        yield _name(account)
+        yield math.ceil(spent / account.unit)
 
 
 def _in_units(holding: Holding, unit: int) -> tuple[int, int, int, int]:

@@ -6,6 +6,7 @@ Keys, all below one prefix:
     EPOCH:meta              opened, begun, began_at, read, heard, fleet
     EPOCH:books             account -> spent according to the last reading of the database ("books")
     EPOCH:less              account -> since when readings show less than that, which is not believed at once
+    EPOCH:marks             end user's account that was read by itself -> the reading that it counts as
     EPOCH:account:ACCOUNT   worker -> "total:spent:unsent:as_of", a Holding; "tight" -> until when no extra is leased
     workers                 worker -> when it was last heard from
     rate:BUCKET             level, at
@@ -25,14 +26,17 @@ jump of the server's clock forwards looks the same; after one backwards, the wor
 What a silent worker held is kept until a reading of the books includes it; see gateway.limits.counters.
 """
 
-from gateway.limits.counters import SILENT_SECONDS
+from gateway.limits.counters import END_USERS, SILENT_SECONDS
 
 SILENT_MS = round(SILENT_SECONDS * 1000)
 KEEP_MS = 600_000
 TIGHT_MS = 5000
 STANDSTILL_MS = 20_000
 
-CONSTANTS = f"local SILENT, KEEP, TIGHT, STANDSTILL = {SILENT_MS}, {KEEP_MS}, {TIGHT_MS}, {STANDSTILL_MS}"
+CONSTANTS = f"""
+local SILENT, KEEP, TIGHT, STANDSTILL = {SILENT_MS}, {KEEP_MS}, {TIGHT_MS}, {STANDSTILL_MS}
+local END_USERS = '{END_USERS}'
+"""
 
 # KEYS[1] is `epoch`, ARGV[1] the epoch that the caller knows, ARGV[2] the prefix. Returns {'epoch', NAME} if it
 # changed.
@@ -53,6 +57,7 @@ if epoch ~= ARGV[1] then return {'epoch', epoch} end
 local meta = ARGV[2] .. epoch .. ':meta'
 local books = ARGV[2] .. epoch .. ':books'
 local accounts = ARGV[2] .. epoch .. ':account:'
+local marks = ARGV[2] .. epoch .. ':marks'
 local workers = ARGV[2] .. 'workers'
 local jump = now - tonumber(redis.call('HGET', meta, 'heard') or now)
 if jump > STANDSTILL or jump < 0 then
@@ -62,6 +67,7 @@ if jump > STANDSTILL or jump < 0 then
   for i = 1, #seen, 2 do redis.call('ZADD', workers, seen[i + 1] + jump, seen[i]) end
 end
 redis.call('HSET', meta, 'heard', now)
+local function is_end_users(account) return string.sub(account, 1, #END_USERS) == END_USERS end
 local function hold(account, worker, total, spent, unsent, as_of)
   local key = accounts .. account
   if total == '0' and spent == '0' then
@@ -120,6 +126,7 @@ for i = 1, #fields, 2 do
     end
   end
 end
+if is_end_users(account) and redis.call('HEXISTS', marks, account) == 1 then unsent = 0 end
 local spent, need, want = tonumber(booked), tonumber(ARGV[10]), tonumber(ARGV[11])
 local free = tonumber(ARGV[5]) - spent - held - tonumber(ARGV[6])
 local granted = 0
@@ -153,7 +160,7 @@ return answer
 """
 )
 
-# ARGV: 3 minimum time since the last reading began (ms). -> {'ok', number} or {'busy'}
+# ARGV: 3 minimum time since the last reading began (ms). -> {'ok', number, end users' accounts to read ...} or {'busy'}
 BEGIN_READING = (
     PRELUDE
     + """
@@ -161,7 +168,11 @@ if now < (tonumber(redis.call('HGET', meta, 'began_at')) or 0) + tonumber(ARGV[3
 redis.call('HSET', meta, 'began_at', now)
 local number = string.format('%.0f', math.max(now, tonumber(redis.call('HGET', meta, 'begun')) + 1))
 redis.call('HSET', meta, 'begun', number)
-return {'ok', number}
+local answer = {'ok', number}
+for _, account in ipairs(redis.call('HKEYS', books)) do
+  if is_end_users(account) and redis.call('EXISTS', accounts .. account) == 1 then answer[#answer + 1] = account end
+end
+return answer
 """
 )
 
@@ -171,15 +182,25 @@ END_READING = (
     + """
 if tonumber(ARGV[3]) <= (tonumber(redis.call('HGET', meta, 'read')) or 0) then return {'ok'} end
 local less = ARGV[2] .. epoch .. ':less'
-local last, since = redis.call('HGETALL', books), redis.call('HGETALL', less)
-local before, less_since = {}, {}
+local last, since, marked = redis.call('HGETALL', books), redis.call('HGETALL', less), redis.call('HGETALL', marks)
+local before, less_since, later = {}, {}, {}
 for i = 1, #last, 2 do before[last[i]] = last[i + 1] end
 for i = 1, #since, 2 do less_since[since[i]] = tonumber(since[i + 1]) end
-redis.call('DEL', books, less)
+redis.call('DEL', books, less, marks)
 local read = ARGV[3]
+for i = 1, #marked, 2 do
+  local account, mark = marked[i], marked[i + 1]
+  if tonumber(mark) >= tonumber(ARGV[3]) then
+    later[account] = true
+    redis.call('HSET', books, account, before[account])
+    redis.call('HSET', marks, account, mark)
+  end
+end
 for i = 5, #ARGV, 2 do
   local account, spent = ARGV[i], ARGV[i + 1]
-  if before[account] and tonumber(spent) < tonumber(before[account]) then
+  if later[account] then
+    spent = before[account]
+  elseif before[account] and tonumber(spent) < tonumber(before[account]) then
     local began = math.min(less_since[account] or now, now)
     if now < began + tonumber(ARGV[4]) then
       redis.call('HSET', less, account, string.format('%.0f', began))
@@ -191,6 +212,24 @@ end
 redis.call('PEXPIRE', less, KEEP)
 redis.call('HSET', meta, 'read', read)
 return {'ok'}
+"""
+)
+
+# ARGV: 3 the reading that had begun before these were read ('' asks for it), 4 in which epoch, then account, spent of
+# each. -> {'ok', begun, epoch, how many of them were not known}
+ADD_TO_READING = (
+    PRELUDE
+    + """
+local begun, read, new = redis.call('HGET', meta, 'begun'), tonumber(redis.call('HGET', meta, 'read')), 0
+if read and ARGV[4] == epoch and read <= tonumber(ARGV[3]) then
+  for i = 5, #ARGV, 2 do
+    if redis.call('HSETNX', books, ARGV[i], ARGV[i + 1]) == 1 then
+      redis.call('HSET', marks, ARGV[i], ARGV[3])
+      new = new + 1
+    end
+  end
+end
+return {'ok', begun, epoch, new}
 """
 )
 

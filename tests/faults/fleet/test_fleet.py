@@ -227,6 +227,27 @@ async def test_a_thousand_parallel_requests_spend_the_budget_and_no_more(fleet: 
 
 
 @pytest.mark.usefixtures("one_month")
+async def test_each_end_user_of_a_key_spends_their_budget_and_no_more(fleet: Fleet) -> None:
+    bound, cost = await _bound_and_cost(fleet)
+    budget, names = bound + 40 * cost, ["ada", "grace"]
+    key_id, key = fleet.new_key("app", end_user_budget_usd=f"{budget}e-12")
+    await until_known(fleet.urls, key)
+    places = [(fleet.urls[n % 2], names[n // 2 % 2]) for n in range(400)]
+    async with connections(len(places)) as session:
+        answers = await asyncio.gather(*(chat(session, url, key, max_tokens=4, user=name) for url, name in places))
+    assert {got.status for got in answers} == {200, 429}
+    told = next(got.body for got in answers if got.status == 429).decode()
+    assert "The budget of this end user of the key is $" in told
+    whole = sum(got.status == 200 for got in answers)
+    assert await fleet.until_booked(whole, "where d.key_id = $1", key_id) == whole
+    query = f"select e.end_user, {COST} as cost {ENTRIES} where d.key_id = $1 group by e.end_user"
+    spent = {row["end_user"]: row["cost"] for row in await fleet.rows(query, key_id)}
+    days = "select end_user, sum(counted_pico_usd) as cost from end_user_days where key_id = $1 group by end_user"
+    assert {row["end_user"]: row["cost"] for row in await fleet.rows(days, key_id)} == spent
+    assert all(0.95 * (budget - bound) <= spent[name] <= budget for name in names), spent
+
+
+@pytest.mark.usefixtures("one_month")
 async def test_a_teams_strict_budget_is_one_for_all_its_keys_and_workers(fleet: Fleet) -> None:
     bound, cost = await _bound_and_cost(fleet)
     keys = [fleet.new_key(f"strict-{number}", team="green")[1] for number in range(2)]

@@ -26,8 +26,8 @@ KEY = {"role": "app", "team": "red", "project": None, "limits": json.dumps({"bud
         ("key.create", json.dumps(KEY), "app, team red, $1.00 a month"),
         (
             "key.create",
-            json.dumps({**KEY, "limits": json.dumps({"budget_usd": "0.5"})}),
-            "app, team red, $0.50 a month",
+            json.dumps({**KEY, "limits": json.dumps({"budget_usd": "0.5", "end_user_budget_usd": "0.1"})}),
+            "app, team red, $0.50 a month, $0.10 a month for each end user",
         ),
         ("key.create", json.dumps({**KEY, "limits": "{}"}), "app, team red"),
         (

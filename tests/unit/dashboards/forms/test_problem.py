@@ -10,7 +10,7 @@ from dashboards.forms.problem import field_of, form_problem, in_form_words
     [
         ("month_usd: must be above 0.", "Dollars a month: must be above 0."),
         ("tags.0: is too long: the maximum length is 64.", "Tags: is too long: the maximum length is 64."),
-        ("limits: a budget cannot be negative.", "Limits: a budget cannot be negative."),
+        ("limits: budget_usd cannot be negative.", "Budget, $: cannot be negative."),
         ("limits: budget_usd is not an amount.", "Budget, $: is not an amount."),
         ("limits: requests_per_minute must be at least 1.", "Requests a minute: must be at least 1."),
         ("purchase_usd: must be at most 100000000.", "Or buy the GPUs for, $: must be at most 100000000."),
@@ -36,7 +36,7 @@ def test_it_is_text() -> None:
         ("tags.1: is too long: the maximum length is 64.", "tags.1", "tags"),
         ("A key of the role 'lead' reads what its team spends: name the team.", "team", "team"),
         ("limits: budget_usd is not an amount of dollars such as 25 or 25.50.", "limits", "budget"),
-        ("limits: a budget cannot be negative.", "limits", "budget"),
+        ("limits: end_user_budget_usd cannot be negative.", "limits", "end_user_budget"),
         ("limits: requests_per_minute must be at least 1.", "limits", "requests"),
         ("There is no tier 'x' in breakeven.yaml; there are: none.", "limits", "quotas"),
         ("month_usd: must be above 0.", "month_usd", "amount"),

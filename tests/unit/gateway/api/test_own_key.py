@@ -1,12 +1,13 @@
 """`/v1/key`: a key reads its own limits and spending, and nobody else's."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 from fastapi.testclient import TestClient
 
 from gateway.api.app import build_fastapi
 from gateway.api.own_key import build_own_key_router
+from gateway.limits.counters import Account, budget_account
 from gateway.limits.openings import Opening
 from gateway.limits.values import Limits, TierQuota, window_id
 from gateway.sums import Sums, SumsQuery
@@ -33,11 +34,18 @@ async def imported(windows: Collection[str]) -> Sequence[Opening]:
     return [Opening("key", "key-0", MONTH, USD // 2)] if MONTH in windows else []
 
 
+ADA = budget_account("key-0:ada", window_id("day", NOW_US), scope="end_user")
+
+
+async def of_end_users(accounts: Collection[Account]) -> Mapping[Account, int]:
+    return {account: 2 * USD if account == ADA else 0 for account in accounts}
+
+
 @pytest.fixture
 async def rig() -> AdminRig:
     found = await AdminRig().start()
     app = build_fastapi()
-    app.include_router(build_own_key_router(found.pipeline, Books(), imported))
+    app.include_router(build_own_key_router(found.pipeline, Books(), imported, of_end_users))
     found.client = TestClient(app)
     return found
 
@@ -57,6 +65,16 @@ async def test_what_is_left_is_what_the_books_leave(rig: AdminRig, limits: Limit
     found = rig.ask("app", "GET", "/v1/key").json()
     assert found["id"] == "key-0"
     assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(("name", "left"), [("ada", "1.000000000000"), ("grace", "3.000000000000")])
+async def test_an_app_reads_what_is_left_to_one_of_its_end_users(rig: AdminRig, name: str, left: str) -> None:
+    rig.pipeline.admission.limits = {"key-0": Limits(end_user_budget_usd="3", end_user_budget_window="day")}
+    found = rig.ask("app", "GET", f"/v1/key?end_user={name}").json()
+    assert (found["end_user"]["window"], found["end_user"]["left_usd"]) == ("day", left)
+    assert found["limits"] == {"end_user_budget_usd": "3", "end_user_budget_window": "day"}
+    rig.pipeline.admission.limits = {}
+    assert rig.ask("app", "GET", f"/v1/key?end_user={name}").json()["end_user"] is None
 
 
 async def test_every_role_reads_its_own(rig: AdminRig) -> None:

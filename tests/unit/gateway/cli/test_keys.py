@@ -70,8 +70,12 @@ def test_a_first_budget_is_for_a_month_and_a_window_without_one_is_refused() -> 
     key = make()
     assert "give --budget-usd too" in run("change", key, "--budget-window", "day", exit_code=2)
     assert "give --budget-usd too" in run("create", "--name", "b", "--budget-window", "day", exit_code=2)
-    run("change", key, "--budget-usd", "10")
-    assert listed()["limits"] == {"budget_usd": "10", "budget_window": "month"}
+    assert "give --end-user-budget-usd too" in run("change", key, "--end-user-budget-window", "day", exit_code=2)
+    run("change", key, "--budget-usd", "10", "--end-user-budget-usd", "2")
+    own = {"budget_usd": "10", "budget_window": "month"}
+    assert listed()["limits"] == {**own, "end_user_budget_usd": "2", "end_user_budget_window": "month"}
+    run("change", key, "--clear", "end-user-budget")
+    assert listed()["limits"] == own
 
 
 def test_a_model_that_there_is_not_is_told_and_may_come_later() -> None:

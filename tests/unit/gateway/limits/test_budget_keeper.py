@@ -12,7 +12,17 @@ from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
 from gateway.limits.admission import Admission
 from gateway.limits.budget_keeper import BudgetKeeper, CountingSink, carry_unshipped
-from gateway.limits.counters import Account, Books, CountersDown, Grant, Holding, Standing, budget_account
+from gateway.limits.counters import (
+    Account,
+    AccountBooks,
+    Books,
+    CountersDown,
+    Grant,
+    Holding,
+    Standing,
+    budget_account,
+    no_end_users,
+)
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
 from gateway.limits.values import parse_limits, window_id
@@ -45,11 +55,13 @@ class Scripted(LocalCounters):
             raise CountersDown("gone")
         return await super().lease(account, limit=limit, holding=holding, need=need, want=want)
 
-    async def read_books(self, books: Books, *, is_urgent: bool = False) -> bool:
+    async def read_books(
+        self, books: Books, *, is_urgent: bool = False, of_end_users: AccountBooks = no_end_users
+    ) -> bool:
         if self.busy:
             self.busy -= 1
             return False
-        return await super().read_books(books, is_urgent=is_urgent)
+        return await super().read_books(books, is_urgent=is_urgent, of_end_users=of_end_users)
 
 
 class Rig:
