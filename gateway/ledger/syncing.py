@@ -1,20 +1,17 @@
-"""Syncs the journal's files without blocking the event loop: through kernel AIO, or a thread where that is unavailable.
+"""Syncs the journal's files without blocking the event loop: in a thread of C++, or of Python without a compiler.
 
 Knows files, not what is in them.
 """
 
 import asyncio
 import logging
-import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Protocol
 
-from gateway.ledger.disk import DiskFile, LocalFile, sync_all
-from gateway.ledger.kernel_queue import KernelQueue
+from gateway.ledger.disk import DiskFile, sync_all
+from gateway.ledger.native.native_thread import NativeThread
 
 log = logging.getLogger(__name__)
 Done = Callable[[OSError | None], None]
@@ -36,7 +33,7 @@ class Syncer(Protocol):
 
 
 class SyncQueue(Protocol):
-    """What KernelSyncer needs of the kernel; see KernelQueue for the contract."""
+    """What QueueSyncer asks; see NativeThread for the contract."""
 
     def fileno(self) -> int: ...
 
@@ -47,12 +44,8 @@ class SyncQueue(Protocol):
     def close(self) -> None: ...
 
 
-class KernelRefused(Exception):
-    """The kernel does not sync such files asynchronously; the message says why."""
-
-
-class KernelSyncer:
-    """The kernel syncs and signals an eventfd, which the loop watches like a socket."""
+class QueueSyncer:
+    """Who is asked signals an eventfd, which the loop watches like a socket."""
 
     def __init__(self, queue: SyncQueue) -> None:
         self._queue = queue
@@ -90,7 +83,7 @@ class KernelSyncer:
 
     def _end(self, error: OSError | None) -> None:
         done, self._done = self._done, None
-        assert done is not None, "the kernel told of a sync that nobody asked for"
+        assert done is not None, "told of a sync that nobody asked for"
         done(error)
 
     def _forget(self) -> None:
@@ -103,7 +96,7 @@ class KernelSyncer:
 
 
 class ThreadSyncer:
-    """A thread syncs. Works everywhere, but each hand-off between thread and loop costs more than the sync."""
+    """A thread of Python's syncs. Works everywhere, but each hand-off to the loop costs more than the sync."""
 
     def __init__(self, executor: Executor | None = None) -> None:
         self._executor = executor or one_thread("journal-sync")
@@ -124,50 +117,16 @@ def one_thread(name: str) -> Executor:
 
 
 def choose_syncer(file: DiskFile) -> Syncer:
-    """The kernel if it can sync this file asynchronously, else a thread. Raises OSError when the trial sync fails."""
-    try:
-        syncer = KernelSyncer(open_queue(file))
-    except KernelRefused as refusal:
-        level = logging.WARNING if sys.platform == "linux" else logging.INFO  # other systems never do
-        log.log(level, "a thread syncs the journal, because the kernel does not by itself: %s", refusal)
-        return ThreadSyncer()
-    log.info("the kernel syncs the journal, without a thread")
-    return syncer
-
-
-def open_queue(file: DiskFile) -> KernelQueue:
-    """A queue proven by a sync of `file`. Raises KernelRefused, or OSError when the sync began and failed."""
+    """A thread of C++ if this file has a descriptor and there is such a thread here, else one of Python."""
     try:
         file.fileno()
-        queue = KernelQueue()
-    except OSError as error:
-        raise KernelRefused(error.strerror) from error
-    try:
-        try:
-            queue.submit(file)
-        except OSError as error:
-            raise KernelRefused(error.strerror) from error
-        bell = select.poll()
-        bell.register(queue.fileno(), select.POLLIN)
-        while not queue.take():
-            bell.poll()
-    except (OSError, KernelRefused):
-        queue.close()
-        raise
-    return queue
-
-
-def why_no_kernel(directory: Path) -> str | None:
-    """Why the kernel cannot sync files of this directory asynchronously; None if it can. Raises OSError."""
-    with NamedTemporaryFile(dir=directory, prefix="sync-trial-") as made:
-        file = LocalFile(Path(made.name))
-        try:
-            open_queue(file).close()
-        except KernelRefused as refusal:
-            return str(refusal)
-        finally:
-            file.close()
-    return None
+        syncer = QueueSyncer(NativeThread())
+    except OSError as refusal:
+        level = logging.WARNING if sys.platform == "linux" else logging.INFO  # other systems never have one
+        log.log(level, "a thread of Python's syncs the journal, which costs more CPU: %s", refusal.strerror)
+        return ThreadSyncer()
+    log.info("a thread of C++ syncs the journal")
+    return syncer
 
 
 def _error_of(sync: asyncio.Future[None]) -> OSError | None:

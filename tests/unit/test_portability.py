@@ -11,7 +11,7 @@ LINUX_ALONE = re.compile(
     r"socket\.(?:TCP_USER_TIMEOUT|TCP_QUICKACK|TCP_CORK|TCP_INFO|SOCK_CLOEXEC|SOCK_NONBLOCK|SO_PEERCRED)\b"
 )
 # Both are used only where sys.platform says so.
-ASK_FIRST = {"gateway/ledger/disk.py", "gateway/ledger/kernel_queue.py"}
+ASK_FIRST = {"gateway/ledger/disk.py", "gateway/ledger/native/native_thread.py"}
 
 
 def test_what_only_linux_has_is_used_only_where_the_platform_was_asked() -> None:

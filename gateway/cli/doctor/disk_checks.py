@@ -4,11 +4,13 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from gateway.cli.doctor.finding import Finding, attempt
 from gateway.config.home import Home
 from gateway.config.settings import KeptAnswerSettings, Settings
-from gateway.ledger.syncing import why_no_kernel
+from gateway.ledger.disk import sync_content
+from gateway.ledger.native.native_thread import why_no_native_thread
 from gateway.storage.turns.inspection import inspect_turn_file
 
 LEAST_FREE_BYTES = 2 << 30
@@ -42,11 +44,12 @@ def _state(home: Home) -> str:
 
 
 def _journal(home: Home) -> Finding:
-    """Whether the kernel or a thread syncs it; see gateway/ledger/syncing.py."""
+    """Whether its disk syncs, and whether a thread of C++ or of Python asks it to; see gateway/ledger/syncing.py."""
     if not home.root.exists():
         return Finding("journal", True, "made by `breakeven serve`")
     try:
-        refusal = why_no_kernel(home.root)
+        with NamedTemporaryFile(dir=home.root, prefix="sync-trial-") as made:
+            sync_content(made.fileno())
     except OSError as error:
         return Finding("journal", False, f"{home.root} cannot be synced: {error}", KEEP_IT)
     folders = (home.journal_directory, *home.journal_directory.glob("worker-*"))
@@ -55,9 +58,9 @@ def _journal(home: Home) -> Finding:
         return Finding(
             "journal", False, f"{closed[0]} is not writable", "give it to the user that runs `breakeven serve`"
         )
-    if refusal is not None:
-        return Finding("journal", False, f"synced by a thread, which costs a little CPU ({refusal})")
-    return Finding("journal", True, "synced by the kernel, without a thread")
+    if refusal := why_no_native_thread():
+        return Finding("journal", False, f"synced by a thread of Python's, which costs more CPU ({refusal})")
+    return Finding("journal", True, "synced by a thread of C++")
 
 
 def _kept(what: str, file: Path, home: Home, settings: Settings | None) -> Finding:

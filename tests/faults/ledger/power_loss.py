@@ -16,7 +16,7 @@ from gateway.ledger.entry import Entry, Status
 from gateway.ledger.journal import Journal
 from gateway.ledger.record import Framing, Kind, Record
 from gateway.ledger.shipper import Shipper
-from gateway.ledger.syncing import KernelSyncer, Syncer, ThreadSyncer
+from gateway.ledger.syncing import QueueSyncer, Syncer, ThreadSyncer
 from tests.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_checkpoint, tiny_entry
 
@@ -47,7 +47,7 @@ class SteppedExecutor(Executor):
 
 
 class SteppedQueue:
-    """A kernel queue that syncs one file when the simulation says so, and then makes its descriptor readable."""
+    """A thread that syncs one file when the simulation says so, and then makes its descriptor readable."""
 
     def __init__(self) -> None:
         self._bell, self._rope = os.pipe()
@@ -87,14 +87,14 @@ class SteppedQueue:
 
 
 class Background:
-    """Background work, each step of which runs when the simulation says so: syncs by the kernel or a thread, and file
-    operations."""
+    """Background work, each step of which runs when the simulation says so: syncs by a thread of C++ or of
+    Python, and file operations."""
 
-    def __init__(self, *, has_kernel: bool) -> None:
+    def __init__(self, *, is_native: bool) -> None:
         self.files = SteppedExecutor()
-        self._queue = SteppedQueue() if has_kernel else None
+        self._queue = SteppedQueue() if is_native else None
         self._thread = SteppedExecutor()
-        self.syncer: Syncer = KernelSyncer(self._queue) if self._queue else ThreadSyncer(self._thread)
+        self.syncer: Syncer = QueueSyncer(self._queue) if self._queue else ThreadSyncer(self._thread)
 
     def step_sync(self) -> None:
         (self._queue or self._thread).step()
@@ -122,7 +122,7 @@ class Database:
 class Simulation:
     """One seed: a few lives of one journal, each ended by power loss, and the accounting of what it promised.
 
-    With even seeds the kernel syncs, with odd ones a thread.
+    With even seeds a thread of C++ syncs, with odd ones one of Python.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Simulation:
         work: Sequence[str] = WORK,
     ) -> None:
         self.work = work
-        self.has_kernel = seed % 2 == 0
+        self.is_native = seed % 2 == 0
         self.chance = random.Random(seed)
         self.disk = SimulatedDisk(random.Random(seed + 1))
         self.see_disk: Callable[[Disk], Disk] = lambda disk: disk
@@ -154,13 +154,13 @@ class Simulation:
                 self.disk.fail_sync_at = self.disk.syncs + self.chance.randrange(3, 12)
             await self._live(steps)
         self.disk.fail_sync_at = None
-        background = Background(has_kernel=self.has_kernel)
+        background = Background(is_native=self.is_native)
         await self._ship(self._open(background), background)
         background.end()
         self._check_database()
 
     async def _live(self, steps: int) -> None:
-        background = Background(has_kernel=self.has_kernel)
+        background = Background(is_native=self.is_native)
         self.lives += 1
         try:
             await self._work(background, self.chance.randrange(steps))

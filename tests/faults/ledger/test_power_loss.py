@@ -98,7 +98,7 @@ MUTANTS: dict[str, Callable[[int], Simulation]] = {
 }
 
 
-@pytest.mark.parametrize("first_seed", [0, 1], ids=["kernel", "thread"])
+@pytest.mark.parametrize("first_seed", [0, 1], ids=["native", "python"])
 @pytest.mark.parametrize("mutant", MUTANTS)
 async def test_a_wrong_journal_is_caught(mutant: str, first_seed: int) -> None:
     for seed in range(first_seed, SEEDS, 2):

@@ -1,18 +1,21 @@
-"""Both syncers fulfil the same contract; the kernel's results are accepted only if they make sense."""
+"""Both syncers fulfil the same contract, and the thread of C++ what is asked of it."""
 
 import asyncio
 import errno
 import os
 import random
 import select
+import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from gateway.ledger.disk import DiskFile, LocalDisk
-from gateway.ledger.kernel_queue import KernelQueue
-from gateway.ledger.syncing import KernelSyncer, Syncer, ThreadSyncer, choose_syncer, why_no_kernel
+from gateway.ledger.disk import DiskFile, LocalDisk, LocalFile
+from gateway.ledger.native import native_thread
+from gateway.ledger.native.native_thread import NativeThread, why_no_native_thread
+from gateway.ledger.syncing import QueueSyncer, Syncer, ThreadSyncer, choose_syncer
 from tests.faults.ledger.power_loss import SteppedQueue
 from tests.simulated_disk import SimulatedDisk, SimulatedFile
 
@@ -20,7 +23,7 @@ PAGE = 4096
 
 
 class ImmediateQueue(SteppedQueue):
-    """A kernel queue that completes every sync immediately."""
+    """Completes every sync immediately."""
 
     def submit(self, file: DiskFile) -> None:
         super().submit(file)
@@ -33,8 +36,8 @@ class UnwillingQueue(SteppedQueue):
 
 
 SYNCERS: dict[str, Callable[[], Syncer]] = {
-    "thread": ThreadSyncer,
-    "kernel": lambda: KernelSyncer(ImmediateQueue()),
+    "python": ThreadSyncer,
+    "native": lambda: QueueSyncer(ImmediateQueue()),
 }
 
 
@@ -46,12 +49,21 @@ async def syncer(request: pytest.FixtureRequest) -> AsyncIterator[Syncer]:
 
 
 @pytest.fixture
-def kernel(tmp_path: Path) -> Iterator[KernelQueue]:
-    if why := why_no_kernel(tmp_path):
-        pytest.skip(f"this kernel does not sync by itself: {why}")
-    queue = KernelQueue()
-    yield queue
-    queue.close()
+def thread() -> Iterator[NativeThread]:
+    if why := why_no_native_thread():
+        pytest.skip(f"no thread of C++ syncs here: {why}")
+    thread = NativeThread()
+    yield thread
+    thread.close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[DiskFile]:
+    disk = LocalDisk(tmp_path)
+    disk.create("1.seg", PAGE, is_urgent=lambda: True)
+    file = disk.open("1.seg")
+    yield file
+    file.close()
 
 
 def make_files(disk: SimulatedDisk, count: int) -> list[SimulatedFile]:
@@ -89,8 +101,8 @@ async def test_nothing_is_synced_after_an_error(syncer: Syncer) -> None:
     assert files[2].pending
 
 
-async def test_a_sync_that_the_kernel_will_not_begin_has_failed() -> None:
-    syncer = KernelSyncer(UnwillingQueue())
+async def test_a_sync_that_cannot_begin_has_failed() -> None:
+    syncer = QueueSyncer(UnwillingQueue())
     error = await synced(syncer, [*make_files(SimulatedDisk(random.Random(1)), 1)])
     assert error is not None
     assert error.errno == errno.EAGAIN
@@ -99,7 +111,7 @@ async def test_a_sync_that_the_kernel_will_not_begin_has_failed() -> None:
 
 async def test_a_ring_without_an_end_is_no_end() -> None:
     queue = SteppedQueue()
-    syncer = KernelSyncer(queue)
+    syncer = QueueSyncer(queue)
     told: list[OSError | None] = []
     syncer.start([*make_files(SimulatedDisk(random.Random(1)), 1)], told.append)
     for _ in range(4):
@@ -113,63 +125,66 @@ async def test_a_ring_without_an_end_is_no_end() -> None:
     await syncer.aclose()
 
 
-def wait_for(queue: KernelQueue) -> None:
+def ended(thread: NativeThread) -> bool:
+    """Whether a sync has ended, once the bell rang."""
     bell = select.poll()
-    bell.register(queue.fileno(), select.POLLIN)
+    bell.register(thread.fileno(), select.POLLIN)
     bell.poll()
+    return thread.take()
 
 
-def test_the_kernel_tells_of_its_end(kernel: KernelQueue, tmp_path: Path) -> None:
-    disk = LocalDisk(tmp_path)
-    disk.create("1.seg", PAGE, is_urgent=lambda: True)
-    file = disk.open("1.seg")
+def test_the_thread_tells_of_each_end(thread: NativeThread, file: DiskFile) -> None:
     for _ in range(3):
         file.write(0, b"x")
-        assert not kernel.take()
-        kernel.submit(file)
-        wait_for(kernel)
-        assert kernel.take()
-    file.close()
-    with pytest.raises(OSError, match="io_submit"):
-        kernel.submit(file)
+        assert not thread.take()
+        thread.submit(file)
+        assert ended(thread)
+    assert not thread.take()
 
 
-def test_the_end_of_another_sync_is_not_taken_for_this_one(kernel: KernelQueue, tmp_path: Path) -> None:
-    disk = LocalDisk(tmp_path)
-    disk.create("1.seg", PAGE, is_urgent=lambda: True)
-    file = disk.open("1.seg")
-    kernel.submit(file)
-    wait_for(kernel)
-    kernel.submit(file)
-    with pytest.raises(OSError, match="makes no sense"):
-        kernel.take()
-    file.close()
+def test_what_the_disk_answers_is_raised(thread: NativeThread, file: DiskFile) -> None:
+    nothing = LocalFile(Path("/dev/null"))
+    thread.submit(nothing)
+    with pytest.raises(OSError, match="Invalid argument"):
+        ended(thread)
+    nothing.close()
+    thread.submit(file)
+    assert ended(thread)
 
 
-def test_a_loop_that_is_gone_does_not_keep_the_kernel_from_ending(kernel: KernelQueue, tmp_path: Path) -> None:
-    disk = LocalDisk(tmp_path)
-    disk.create("1.seg", PAGE, is_urgent=lambda: True)
-    file = disk.open("1.seg")
-
+def test_a_loop_that_is_gone_does_not_keep_the_thread_from_ending(thread: NativeThread, file: DiskFile) -> None:
     async def begin() -> None:
-        KernelSyncer(kernel).start([file], lambda error: None)
+        QueueSyncer(thread).start([file], lambda error: None)
 
     asyncio.run(begin())
-    file.close()
 
 
-def test_a_file_that_the_kernel_does_not_know_is_synced_by_a_thread() -> None:
+def test_signals_are_left_to_the_interpreter(thread: NativeThread, file: DiskFile) -> None:
+    thread.submit(file)
+    assert ended(thread)
+    own = max(int(task.name) for task in Path("/proc/self/task").iterdir())
+    status = Path(f"/proc/self/task/{own}/status").read_text(encoding="ascii")
+    [blocked] = [line.split()[1] for line in status.splitlines() if line.startswith("SigBlk")]
+    assert int(blocked, 16) & 1 << signal.SIGTERM - 1
+
+
+def test_a_file_without_a_descriptor_is_synced_by_a_thread_of_python() -> None:
     [file] = make_files(SimulatedDisk(random.Random(1)), 1)
     assert isinstance(choose_syncer(file), ThreadSyncer)
 
 
-@pytest.mark.usefixtures("kernel")
-async def test_where_the_kernel_can_it_does(tmp_path: Path) -> None:
-    disk = LocalDisk(tmp_path)
-    disk.create("1.seg", PAGE, is_urgent=lambda: True)
-    file = disk.open("1.seg")
+def test_without_a_compiler_a_thread_of_python_syncs(
+    file: DiskFile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(native_thread, "_load", lambda *, keeps_lock: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setenv("PATH", "")
+    assert isinstance(choose_syncer(file), ThreadSyncer)
+    assert ("install g++" in caplog.text) == (sys.platform == "linux")
+
+
+@pytest.mark.usefixtures("thread")
+async def test_where_there_is_a_thread_of_cpp_it_syncs(file: DiskFile) -> None:
     syncer = choose_syncer(file)
-    assert isinstance(syncer, KernelSyncer)
+    assert isinstance(syncer, QueueSyncer)
     assert await synced(syncer, [file]) is None
     await syncer.aclose()
-    file.close()

@@ -1,0 +1,1 @@
+"""A thread that syncs files, in C++."""
