@@ -17,9 +17,8 @@ from backends.endpoints.messages_events import messages_error
 from backends.protocol import COUNTS
 from gateway import __version__
 from gateway.api.addresses import GEMINI, advice, is_ollamas
-from gateway.api.callers_api import is_googles
 from gateway.api.documentation import build_documentation_router
-from gateway.api.gemini import BATCH, GeminiPath
+from gateway.api.gemini import BATCH, GeminiPath, is_googles
 from gateway.api.gemini import ENDPOINTS as CONTENTS
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.messages import MessagesPath

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 
 from gateway.api.callers_key import tenant_of_caller
-from gateway.api.item_pages import MOST_ITEMS, USUAL_ITEMS, Order, page_of
-from gateway.api.listed import Listed, listed
+from gateway.api.listed import MOST_ITEMS, USUAL_ITEMS, Listed, Order, listed, page_of
 from gateway.errors import InvalidRequest
 from gateway.kept_answers.conversation_items import Item, shown
 from gateway.kept_answers.kept_conversations import Head, KeptConversations, no_item

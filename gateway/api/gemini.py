@@ -25,6 +25,9 @@ ENDPOINTS: dict[str, Operation] = {
 """The paths to which other_addresses.py rewrites each call; the model is then in the scope."""
 STREAM: Final = f"{MODELS}:streamGenerateContent"
 BATCH: Final = f"{MODELS}:batchEmbedContents"
+GOOGLES: Final = "breakeven.googles"
+"""Scope key, set by other_addresses.py if the path or the key is in Google's form."""
+GOOGLES_KEY: Final = b"x-goog-api-key"
 
 
 class ContentCall(NamedTuple):
@@ -95,6 +98,11 @@ class GeminiPath(TokenPath):
 
     def _error(self, error: BreakevenError, request_id: str) -> bytes:
         return content_body_of(error, request_id)
+
+
+def is_googles(scope: Scope) -> bool:
+    """Whether one of Google's clients reads the answer, of a path that several providers' clients share."""
+    return GOOGLES in scope
 
 
 def call_of(scope: Scope) -> ContentCall:

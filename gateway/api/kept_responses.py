@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import msgspec
 
 from backends.formats.json_objects import Fields
-from gateway.api.item_pages import USUAL_ITEMS, page_of
+from gateway.api.listed import USUAL_ITEMS, page_of
 from gateway.errors import InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.kept_turns import Turn

@@ -21,9 +21,8 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.api.addresses import GEMINIS
-from gateway.api.callers_api import GOOGLES, GOOGLES_KEY
 from gateway.api.gemini import ENDPOINTS as CONTENTS
-from gateway.api.gemini import MODELS, ContentCall
+from gateway.api.gemini import GOOGLES, GOOGLES_KEY, MODELS, ContentCall
 from gateway.api.messages import ENDPOINTS as MESSAGES
 from gateway.api.token_path import CONTENT_CALL, CURSOR, DEPLOYMENT, ENDPOINTS, LITELLMS_KEY
 

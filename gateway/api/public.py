@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from pydantic import BaseModel
 
-from gateway.api.callers_api import is_googles
+from gateway.api.gemini import is_googles
 from gateway.api.model_pricing import Pricing, pricing_of
 from gateway.api.models_page import PageAsked, anthropic_model, anthropic_page, google_model, google_page
 from gateway.api.token_path import credential_of, parse_tags

@@ -9,8 +9,7 @@ from starlette.types import Receive, Scope, Send
 from backends.formats.form_splice import find_fields, text_fields
 from backends.protocol import JSON
 from gateway.api.app import POSTED
-from gateway.api.callers_api import is_googles
-from gateway.api.gemini import call_of
+from gateway.api.gemini import call_of, is_googles
 from gateway.api.other_addresses import OtherAddresses, split_azures, split_googles
 from gateway.api.shedding import API
 from gateway.api.token_path import CURSOR, DEPLOYMENT, credential_of, of_cursor, of_deployment

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.api.item_pages import Order, page_of
+from gateway.api.listed import Order, page_of
 from gateway.errors import InvalidRequest
 
 IDS = st.lists(st.text(min_size=1, max_size=4), unique=True, max_size=60)
