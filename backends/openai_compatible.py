@@ -58,6 +58,7 @@ from backends.http_backend import (
 from backends.learned import Learned, Monotonic
 from backends.media_exchanges import MediaExchanges
 from backends.protocol import MEDIA, BackendHealth, Call, Chunk, Operation, Reply, Timeouts
+from backends.unasked_streams import as_one_chat, as_one_response
 
 HealthSource = Literal["models", "engine", "llamacpp", "vllm", "sglang"]
 
@@ -198,7 +199,7 @@ class OpenAICompatibleBackend(HttpBackend):
             body=build_response_body(
                 call, backend=self.name, models_think=thinks, keeps_past=keeps_past, tells_summary=tells_summary
             ),
-            read_answer=partial(read_response_as_chat, backend=self.name),
+            read_answer=lambda body: read_response_as_chat(as_one_response(body), backend=self.name),
             stream_reader=partial(ChatOfResponseReader, self.name, wants_usage_chunk=call.wants_usage_chunk),
             translate_error=in_openai_shape,
         )
@@ -236,7 +237,7 @@ class OpenAICompatibleBackend(HttpBackend):
             url=url,
             headers=self._headers | {"x-request-id": call.request_id},
             body=body,
-            read_answer=partial(read_response, backend=self.name, names=names)
+            read_answer=(lambda body: read_response(as_one_response(body), backend=self.name, names=names))
             if call.operation == "responses"
             else partial(read_count, backend=self.name)
             if is_count
@@ -363,6 +364,8 @@ class OpenAICompatibleBackend(HttpBackend):
         raise error_from_status(status, headers, in_openai_shape(body), backend=self.name)
 
     def _read_answer(self, call: Call, body: bytes) -> Chunk:
+        if call.operation == "chat.completions":
+            body = as_one_chat(body)
         chunk = read_answer(body, backend=self.name, has_choices=call.operation != "embeddings")
         return with_calls_told(chunk) if self._dialect.stops_at_calls else chunk
 
