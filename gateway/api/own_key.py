@@ -3,10 +3,10 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from gateway.access.keys import Role
@@ -17,7 +17,7 @@ from gateway.limits.values import UNLIMITED, EndUserWindow, Limits, WindowName, 
 from gateway.money import format_usd
 from gateway.notices.key_budgets import spent_by_key
 from gateway.pipeline import Pipeline
-from gateway.request.end_user import MOST_CHARACTERS
+from gateway.request.end_user import checked_name
 from gateway.sums import ReportStore
 
 
@@ -61,9 +61,7 @@ def build_own_key_router(
     router = APIRouter(tags=["models"])
 
     @router.get("/v1/key")
-    async def own_key(
-        request: Request, end_user: Annotated[str | None, Query(max_length=MOST_CHARACTERS)] = None
-    ) -> OwnKey:
+    async def own_key(request: Request, end_user: str | None = None) -> OwnKey:
         """What this key may do, what it has spent, and what is left of its budget, or of one of its end users'."""
         now_us = pipeline.now_us()
         key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), now_us)
@@ -93,7 +91,8 @@ def build_own_key_router(
         ends = window_end(window, now_us)
         if budget is None or ends is None:
             return None
-        account = budget_account(f"{key_id}:{end_user}", window_id(window, now_us), scope="end_user")
+        name = checked_name("end_user", end_user)
+        account = budget_account(f"{key_id}:{name}", window_id(window, now_us), scope="end_user")
         spent = (await of_end_users([account]))[account]
         return EndUserLeft(
             window=window,

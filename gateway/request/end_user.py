@@ -43,11 +43,12 @@ def end_user_of(incoming: Incoming) -> str | None:
             named["metadata.user_id"] = cast("dict[str, Any]", body.metadata).get("user_id")
     for name, value in named.items():
         if isinstance(value, str) and value:
-            return _checked(name, value)
+            return checked_name(name, value)
     return None
 
 
-def _checked(name: str, value: str) -> str:
+def checked_name(name: str, value: str) -> str:
+    """Of an end user, given in the field or parameter `name`. Raises InvalidRequest."""
     if len(value) > MOST_CHARACTERS or not value.isprintable() or value == NO_NAME:
         raise InvalidRequest(
             f"{name}: costs are booked for each end user here, so it takes at most {MOST_CHARACTERS} printable "

@@ -73,6 +73,8 @@ async def test_an_app_reads_what_is_left_to_one_of_its_end_users(rig: AdminRig, 
     found = rig.ask("app", "GET", f"/v1/key?end_user={name}").json()
     assert (found["end_user"]["window"], found["end_user"]["left_usd"]) == ("day", left)
     assert found["limits"] == {"end_user_budget_usd": "3", "end_user_budget_window": "day"}
+    refused = rig.ask("app", "GET", "/v1/key?end_user=%00")
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "end_user")
     rig.pipeline.admission.limits = {}
     assert rig.ask("app", "GET", f"/v1/key?end_user={name}").json()["end_user"] is None
 
