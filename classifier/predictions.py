@@ -113,25 +113,15 @@ class Predictions(msgspec.Struct, frozen=True, array_like=True):
         at = places_of(self.models)[0].get(model)
         return default if at is None else self.shares[at] / SHARE_SCALE
 
-    def quality_of(self) -> Callable[[str], float | None]:
-        """`get`, to call for many models."""
-        place, shares = places_of(self.models)[0].get, self.shares
+    def qualities_of(self, models: Sequence[str]) -> list[float | None]:
+        """`get` for each of them."""
+        place, shares = places_of(self.models)[0], self.shares
+        return [None if (at := place.get(model)) is None else shares[at] / SHARE_SCALE for model in models]
 
-        def quality(model: str) -> float | None:
-            at = place(model)
-            return None if at is None else shares[at] / SHARE_SCALE
-
-        return quality
-
-    def length_of(self) -> Callable[[str], float | None]:
-        """Tells lengths in tokens; None for a model without predictions."""
-        place, tenths = places_of(self.models)[1].get, self.tenths
-
-        def length(model: str) -> float | None:
-            at = place(model)
-            return None if at is None else tenths[at] / TOKEN_SCALE
-
-        return length
+    def lengths_of(self, models: Sequence[str]) -> list[float | None]:
+        """In tokens; None for a model without predictions."""
+        place, tenths = places_of(self.models)[1], self.tenths
+        return [None if (at := place.get(model)) is None else tenths[at] / TOKEN_SCALE for model in models]
 
     def keys(self) -> list[str]:
         return list(places_of(self.models)[0])

@@ -4,7 +4,7 @@ Money is integer pico-USD; None means that the price is unknown, which is not ze
 Unix epoch, UTC. Durations are seconds.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -70,16 +70,17 @@ class Facts(msgspec.Struct, frozen=True, array_like=True):
         """By model."""
         return self.quality if self.predictions is None or self.quality else self.predictions
 
-    @property
-    def quality_of(self) -> Callable[[str], float | None]:
-        """The same, to ask for many models: None for one without predictions."""
-        return self.quality.get if self.predictions is None or self.quality else self.predictions.quality_of()
+    def qualities_of(self, models: Sequence[str]) -> list[float | None]:
+        """The same for each of these models; None for one without predictions."""
+        if self.predictions is None or self.quality:
+            return list(map(self.quality.get, models))
+        return self.predictions.qualities_of(models)
 
-    @property
-    def length_of(self) -> Callable[[str], float | None]:
-        """Of a model's answer, in tokens; None for one without predictions."""
-        packed = self.predictions
-        return self.output_tokens.get if packed is None or self.output_tokens else packed.length_of()
+    def lengths_of(self, models: Sequence[str]) -> list[float | None]:
+        """Of each model's answer, in tokens; None for one without predictions."""
+        if self.predictions is None or self.output_tokens:
+            return list(map(self.output_tokens.get, models))
+        return self.predictions.lengths_of(models)
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):

@@ -200,11 +200,11 @@ def _weigh(pool: list[Candidate], request: RequestFacts) -> list[Ranked]:
     """Each model's figures, and why it cannot serve, if so. What is the same for all is read once, since there may be
     hundreds."""
     facts, wanted = request.facts, SPECIALTIES.get(request.operation)
-    cost_of, quality_of = expected_costs(facts), facts.quality_of
+    costs, qualities = expected_costs(facts, pool), facts.qualities_of([one.name for one in pool])
     needs, states, window_tokens = facts.needs, facts.backend_state, facts.window_tokens
     least_window = 0 if wanted in READ_APART else window_tokens + (facts.max_output_tokens or 1)
     weighed: list[Ranked] = []
-    for candidate in pool:
+    for candidate, cost, quality in zip(pool, costs, qualities, strict=True):
         rejected = None
         if (specialty := candidate.specialty) != wanted and (
             specialty is not None or wanted != EMBEDDINGS  # a server may offer embeddings from a text model
@@ -221,7 +221,7 @@ def _weigh(pool: list[Candidate], request: RequestFacts) -> list[Ranked]:
             seconds = candidate.typical_time_to_first_token_seconds
         else:
             seconds = expected_time_to_first_token_seconds(facts, candidate)
-        weighed.append(Ranked(candidate, cost_of(candidate), quality_of(candidate.name), seconds, rejected))
+        weighed.append(Ranked(candidate, cost, quality, seconds, rejected))
     return weighed
 
 

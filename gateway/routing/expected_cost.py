@@ -1,6 +1,6 @@
 """What a request is expected to cost at a candidate. Pure arithmetic in pico-USD."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from backends.usage import NO_UNITS, Usage
 from gateway.ledger.entry import Facts
@@ -15,7 +15,7 @@ DEFAULT_OUTPUT_TOKENS = 300.0
 
 def predicted_output_tokens(facts: Facts, model: str) -> int:
     """The classifier's expected answer length, never above the caller's own limit."""
-    return _answer_tokens(facts.length_of(model), facts.max_output_tokens)
+    return _answer_tokens(facts.lengths_of([model])[0], facts.max_output_tokens)
 
 
 def _answer_tokens(expected: float | None, limit: int | None) -> int:
@@ -37,53 +37,52 @@ def is_slot_free(facts: Facts, model: str) -> bool:
     return state is None or state[0] > 0
 
 
-def expected_costs(facts: Facts) -> Callable[[Candidate], int | None]:
-    """Tells the cost that should decide, in pico-USD; None when no price is known.
+def expected_costs(facts: Facts, pool: Sequence[Candidate]) -> list[int | None]:
+    """For each candidate the cost that should decide, in pico-USD; None when no price is known.
 
     Hosted: the provider's price for the predicted usage, with the warm prefix at the cached rate, and what is written
     to the cache without the caller asking at the write rate. Own engine: nothing while a slot is free, since the hour
     is paid anyway; the price of the GPU-seconds when none is.
 
-    What is the same for all candidates is read once, since there may be hundreds.
+    There may be hundreds: what is the same for all is read once, and most cost a multiplication for each direction.
     """
-    length_of, limit = facts.length_of, facts.max_output_tokens
-    input_tokens, warm_tokens, has_units = facts.input_tokens, facts.warm_tokens, facts.units != NO_UNITS
-
-    def cost(candidate: Candidate) -> int | None:
-        prices = candidate.prices
-        if candidate.speed is not None:
-            return _cost_of_engine(facts, candidate.name, candidate.speed)
-        if prices is None:
-            return None
-        if has_units:
-            return _cost_of_media(facts, candidate, prices)
-        cached = min(warm_tokens.get(candidate.name, 0), input_tokens) if warm_tokens else 0
-        output = _answer_tokens(length_of(candidate.name), limit)
-        writes, tier = candidate.cache_writes, candidate.asked_tier
-        written = 0 if writes is ON_DEMAND else written_tokens(facts, writes, cached)
-        simple = price_text_tokens(input_tokens, cached, output, prices, written) if tier is None else None
-        return _cost_in_tier(input_tokens, cached, written, output, candidate) if simple is None else simple
-
-    return cost
+    input_tokens, limit = facts.input_tokens, facts.max_output_tokens
+    answers: dict[float | None, int] = {}  # by length, of which there are few
+    is_plain = facts.units == NO_UNITS and not facts.warm_tokens
+    found: list[int | None] = []
+    for candidate, length in zip(pool, facts.lengths_of([one.name for one in pool]), strict=True):
+        if (output := answers.get(length)) is None:
+            output = answers[length] = _answer_tokens(length, limit)
+        if is_plain and (rates := candidate.plain_rates) is not None and input_tokens <= rates[3]:
+            found.append(input_tokens * rates[0] + output * rates[1] + rates[2])
+        else:
+            found.append(_expected_cost(facts, candidate, output))
+    return found
 
 
-def _cost_of_engine(facts: Facts, model: str, speed: EngineSpeed) -> int:
-    if is_slot_free(facts, model):
-        return 0
-    return price_compute(gpu_seconds(facts, model, speed), speed.gpu_hour_pico_usd).total_pico_usd
-
-
-def _cost_in_tier(
-    input_tokens: int, cached_tokens: int, written_tokens: int, output_tokens: int, candidate: Candidate
-) -> int | None:
-    """By the whole arithmetic of prices, in the tier that the model is always asked for."""
-    assert candidate.prices is not None
+def _expected_cost(facts: Facts, candidate: Candidate, output_tokens: int) -> int | None:
+    if candidate.speed is not None:
+        if is_slot_free(facts, candidate.name):
+            return 0
+        seconds = gpu_seconds(facts, candidate.name, candidate.speed)
+        return price_compute(seconds, candidate.speed.gpu_hour_pico_usd).total_pico_usd
+    if candidate.prices is None:
+        return None
+    if facts.units != NO_UNITS:
+        return _cost_of_media(facts, candidate, candidate.prices)
+    cached = min(facts.warm_tokens.get(candidate.name, 0), facts.input_tokens)
+    writes, tier = candidate.cache_writes, candidate.asked_tier
+    written = 0 if writes is ON_DEMAND else written_tokens(facts, writes, cached)
+    if tier is None:
+        simple = price_text_tokens(facts.input_tokens, cached, output_tokens, candidate.prices, written)
+        if simple is not None:
+            return simple
     usage = Usage(
-        input_tokens=input_tokens,
-        cached_input_tokens=cached_tokens,
-        cache_write_5m_tokens=written_tokens,
+        input_tokens=facts.input_tokens,
+        cached_input_tokens=cached,
+        cache_write_5m_tokens=written,
         output_tokens=output_tokens,
-        service_tier=candidate.asked_tier,
+        service_tier=tier,
     )
     try:
         return price(usage, candidate.prices).total_pico_usd

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from math import inf
 from typing import Final, Literal
 
 import msgspec
@@ -75,9 +76,22 @@ class Candidate:
     """The service tier that it is always asked for, instead of the caller's."""
     specialty: Specialty | None = field(init=False)
     """What it does instead of writing text."""
+    plain_rates: tuple[int, int, int, float] | None = field(init=False, repr=False, compare=False)
+    """Pico-USD per token of input and output and per request, if a text that is nowhere cached costs just that, and
+    the most tokens of input for which it does."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "specialty", specialty_of(self.supports))
+        object.__setattr__(self, "plain_rates", self._plain_rates())
+
+    def _plain_rates(self) -> tuple[int, int, int, float] | None:
+        prices = self.prices
+        if prices is None or self.speed is not None or self.asked_tier is not None:
+            return None
+        if not prices.is_plain or prices.discount or self.cache_writes is not ON_DEMAND:
+            return None
+        up_to = min((step.above_input_tokens for step in prices.ladder.steps), default=inf)
+        return prices.rates.input, prices.rates.output, prices.per_request_pico_usd, up_to
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,10 @@ def test_each_model_has_what_is_predicted_for_it_alone(prompt: Conversation, cor
         alone = SHIPPED.bind([ModelProfile(name)])
         one = (CorrectedClassifier(alone, correction) if correction else alone).classify(prompt)
         assert (found.quality[name], found.output_tokens[name]) == (one.quality[name], one.output_tokens[name])
-        assert packed[name] == packed.get(name) == packed.quality_of()(name) == round(one.quality[name].mean, 4)
-        assert packed.length_of()(name) == round(one.output_tokens[name], 1)
+        assert packed[name] == packed.get(name) == packed.qualities_of([name])[0] == round(one.quality[name].mean, 4)
+        assert packed.lengths_of([name])[0] == round(one.output_tokens[name], 1)
     assert dict(packed) == dict(packed.items()) == {name: packed[name] for name in NAMES}
-    assert (packed.get("other"), packed.get("other", 0.5), packed.length_of()("other")) == (None, 0.5, None)
+    assert (packed.get("other"), packed.get("other", 0.5), packed.lengths_of(["other"])) == (None, 0.5, [None])
 
 
 def test_a_record_has_them_as_they_were() -> None:

@@ -74,14 +74,14 @@ def test_what_is_written_unasked_costs_as_a_write(
     repeated: int, warm: int, writes: CacheWrites, cost: int, prices: ModelPrices
 ) -> None:
     facts = make_facts(input_tokens=2000, repeated_tokens=repeated, warm_tokens={"mid": warm} if warm else {})
-    assert expected_costs(facts)(make_candidate("mid", prices=prices, cache_writes=writes)) == cost
+    assert expected_costs(facts, [make_candidate("mid", prices=prices, cache_writes=writes)]) == [cost]
 
 
 @pytest.mark.parametrize(("tier", "cost"), [(None, 200_000), ("priority", 360_000), ("unheard-of", None)])
 def test_a_tier_that_is_always_asked_for_is_expected(tier: str | None, cost: int | None) -> None:
     prices = replace(FLAT, services={"priority": Service(multiplier=Fraction("1.8"))})
     model = make_candidate("mid", prices=prices, asked_tier=tier)
-    assert expected_costs(make_facts(input_tokens=2000))(model) == cost
+    assert expected_costs(make_facts(input_tokens=2000), [model]) == [cost]
 
 
 TOOL = {"type": "function", "function": {"name": "f" * 30}}
