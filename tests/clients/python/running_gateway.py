@@ -2,8 +2,18 @@
 
 from dataclasses import dataclass
 
+from pydantic import BaseModel
+
 TEXT = "Paris is the capital of France."
-MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
+QUESTION = "What is the capital of France?"
+MESSAGES = [{"role": "user", "content": QUESTION}]
+
+
+class City(BaseModel):
+    """A city."""
+
+    name: str
+    population: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,13 @@ from typing import Any
 
 import anthropic
 import pytest
-from pydantic import BaseModel
-from running_gateway import TEXT, Gateway
+from running_gateway import TEXT, City, Gateway
 
 ASKED: Any = [{"role": "user", "content": "What is the capital of France?"}]
 WEATHER: Any = {
     "name": "weather",
     "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
-
-
-class City(BaseModel):
-    name: str
-    population: int
 
 
 @pytest.fixture(scope="module")

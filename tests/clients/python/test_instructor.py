@@ -6,15 +6,9 @@ import instructor
 import openai
 import pytest
 from instructor.core import InstructorRetryException
-from pydantic import BaseModel
-from running_gateway import MESSAGES, Gateway
+from running_gateway import MESSAGES, City, Gateway
 
 ASKED: Any = MESSAGES
-
-
-class City(BaseModel):
-    name: str
-    population: int
 
 
 def make_client(gateway: Gateway, mode: instructor.Mode = instructor.Mode.TOOLS, key: str = "") -> Any:

@@ -5,17 +5,8 @@ import pytest
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from pydantic import BaseModel, SecretStr
-from running_gateway import TEXT, Gateway
-
-QUESTION = "What is the capital of France?"
-
-
-class City(BaseModel):
-    """A city."""
-
-    name: str
-    population: int
+from pydantic import SecretStr
+from running_gateway import QUESTION, TEXT, City, Gateway
 
 
 @tool

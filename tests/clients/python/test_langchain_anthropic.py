@@ -6,17 +6,8 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.tools import tool
-from pydantic import BaseModel, SecretStr
-from running_gateway import TEXT, Gateway
-
-QUESTION = "What is the capital of France?"
-
-
-class City(BaseModel):
-    """A city."""
-
-    name: str
-    population: int
+from pydantic import SecretStr
+from running_gateway import QUESTION, TEXT, City, Gateway
 
 
 @tool

@@ -7,17 +7,9 @@ import pytest
 from llama_index.core.llms import ChatMessage
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
-from pydantic import BaseModel
-from running_gateway import TEXT, Gateway
+from running_gateway import TEXT, City, Gateway
 
 ASKED = [ChatMessage(role="user", content="What is the capital of France?")]
-
-
-class City(BaseModel):
-    """A city."""
-
-    name: str
-    population: int
 
 
 def weather(city: str) -> str:

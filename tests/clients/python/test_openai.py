@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import openai
 import pytest
-from pydantic import BaseModel
-from running_gateway import MESSAGES, TEXT, Gateway
+from running_gateway import MESSAGES, TEXT, City, Gateway
 
 WEATHER: Any = {
     "type": "function",
@@ -18,11 +17,6 @@ WEATHER: Any = {
     },
 }
 ASKED: Any = MESSAGES
-
-
-class City(BaseModel):
-    name: str
-    population: int
 
 
 @pytest.fixture(scope="module")

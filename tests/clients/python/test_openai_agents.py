@@ -17,16 +17,9 @@ from agents import (
 )
 from agents.models.interface import Model
 from openai import AsyncOpenAI
-from pydantic import BaseModel
-from running_gateway import TEXT, Gateway
+from running_gateway import QUESTION, TEXT, City, Gateway
 
-QUESTION = "What is the capital of France?"
 QUIETLY = RunConfig(tracing_disabled=True)
-
-
-class City(BaseModel):
-    name: str
-    population: int
 
 
 @function_tool

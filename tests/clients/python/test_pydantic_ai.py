@@ -1,19 +1,11 @@
 """Pydantic AI, over chat completions and responses."""
 
 import pytest
-from pydantic import BaseModel
 from pydantic_ai import Agent, ModelHTTPError, NativeOutput
 from pydantic_ai.models import Model
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from running_gateway import TEXT, Gateway
-
-QUESTION = "What is the capital of France?"
-
-
-class City(BaseModel):
-    name: str
-    population: int
+from running_gateway import QUESTION, TEXT, City, Gateway
 
 
 def make_model(gateway: Gateway, kind: str = "chat", *, name: str | None = None, key: str | None = None) -> Model:
