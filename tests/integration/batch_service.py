@@ -33,7 +33,7 @@ from gateway.storage.sql.files import SqlFiles
 from gateway.storage.sql.sealed import Seal
 from gateway.storage.tables.content import batches as table
 from gateway.storage.tables.content import file_parts
-from tests.integration.service import Service
+from tests.integration.service import Service, client_of
 from tests.live_server import serving
 from tests.newest_schema import make_newest
 from tests.rig import KEY, Rig
@@ -100,7 +100,7 @@ class Batches:
         self._ahead_us = hours_ahead * HOUR_US
 
     def client(self, key: str = KEY) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(api_key=key, base_url=f"{self.url}/v1", max_retries=0)
+        return client_of(self.url, key)
 
     def anthropic(self, key: str = KEY) -> anthropic.AsyncAnthropic:
         return anthropic.AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0)

@@ -50,7 +50,7 @@ class Service:
         return self.rig.entry
 
     def client(self) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(api_key=KEY, base_url=f"{self.url}/v1", max_retries=0)
+        return client_of(self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Passage:
     url: str
 
     def openai(self) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(api_key=KEY, base_url=f"{self.url}/v1", max_retries=0)
+        return client_of(self.url)
 
     def anthropic(self) -> anthropic.AsyncAnthropic:
         return anthropic.AsyncAnthropic(api_key=KEY, base_url=self.url, max_retries=0)

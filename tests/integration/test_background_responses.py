@@ -13,6 +13,7 @@ from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.scripted import Outcome, ScriptedBackend, follow
 from backends.translating import TranslatingBackend
 from gateway.ledger.entry import Status
+from tests.integration.service import client_of
 from tests.integration.slow_service import Slow
 from tests.live_server import serving
 from tests.rig import KEY
@@ -81,7 +82,7 @@ async def test_what_was_deleted_meanwhile_is_not_kept(slow: Slow) -> None:
 
 async def test_only_its_team_knows_it(slow: Slow) -> None:
     begun = await slow.begin()
-    async with openai.AsyncOpenAI(api_key="bk-other", base_url=f"{slow.url}/v1", max_retries=0) as other:
+    async with client_of(slow.url, "bk-other") as other:
         for refused in (other.responses.retrieve, other.responses.cancel, other.responses.delete):
             with pytest.raises(openai.NotFoundError):
                 await refused(begun.id)

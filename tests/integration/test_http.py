@@ -14,7 +14,7 @@ from backends.scripted import Outcome, follow
 from gateway.ledger.entry import Status
 from gateway.limits.values import parse_limits
 from tests.builders import make_snapshot
-from tests.integration.service import MESSAGES, Service
+from tests.integration.service import MESSAGES, Service, client_of
 from tests.rig import KEY
 from tests.waiting import until
 
@@ -63,7 +63,7 @@ async def test_the_official_client_streams(service: Service, include_usage: bool
 async def test_the_official_client_understands_refusals(
     service: Service, model: str, key: str, expected: type[openai.APIStatusError], says: str
 ) -> None:
-    async with openai.AsyncOpenAI(api_key=key, base_url=f"{service.url}/v1", max_retries=0) as client:
+    async with client_of(service.url, key) as client:
         with pytest.raises(expected) as caught:
             await client.chat.completions.create(model=model, messages=MESSAGES)  # pyright: ignore
     assert says in str(caught.value)

@@ -21,7 +21,7 @@ from gateway.routing.decide import decide
 from gateway.routing.snapshot import CacheWrites, request_facts_of
 from gateway.upstreams.warm_prefixes import PromptCache
 from tests.builders import make_candidate, make_snapshot
-from tests.integration.service import Service
+from tests.integration.service import Service, client_of
 from tests.live_server import serving
 from tests.rig import KEY, Rig
 from tests.scripted_provider import ScriptedProvider
@@ -53,7 +53,7 @@ class Shop:
         self.service, self.provider, self.cache, self.url = service, provider, cache, url
 
     async def ask(self, messages: list[Any], **body: Any) -> None:
-        async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{self.url}/v1", max_retries=0) as client:
+        async with client_of(self.url) as client:
             await client.chat.completions.create(model="a", messages=messages, **body)
 
     @property

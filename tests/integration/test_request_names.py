@@ -5,7 +5,7 @@ import openai
 import pytest
 
 from backends.scripted import Outcome, follow
-from tests.integration.service import MESSAGES, Service
+from tests.integration.service import MESSAGES, Service, client_of
 from tests.rig import KEY
 
 pytestmark = pytest.mark.integration
@@ -40,7 +40,7 @@ async def test_a_failure_that_is_booked_carries_its_entrys_name(service: Service
 
 
 async def test_a_refusal_has_a_name_though_nothing_is_booked(service: Service) -> None:
-    async with openai.AsyncOpenAI(api_key="bk-wrong", base_url=f"{service.url}/v1", max_retries=0) as client:
+    async with client_of(service.url, "bk-wrong") as client:
         with pytest.raises(openai.AuthenticationError) as caught:
             await client.chat.completions.create(model="a", messages=MESSAGES)  # pyright: ignore
     assert len(caught.value.request_id or "") == 32

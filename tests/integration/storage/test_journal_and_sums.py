@@ -14,12 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.instants import HOUR_US
 from gateway.ledger.batch import DECODER
 from gateway.ledger.entry import Entry
-from gateway.ledger.journal import Journal
 from gateway.ledger.record import Framing, Kind
 from gateway.ledger.shipper import Shipper
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.tables.books import daily, dimensions, entries, hourly
 from tests.integration.storage.booked import PARTS, random_entry
+from tests.unit.gateway.ledger.journals import open_journal
 
 pytestmark = pytest.mark.integration
 PATIENCE_SECONDS = 120
@@ -80,17 +80,10 @@ def _without_nothing(books: Books) -> Books:
     return {key: sums for key, sums in some.items() if sums}
 
 
-def open_journal(directory: Path) -> Journal:
-    def fail(error: OSError) -> None:
-        raise AssertionError(f"the journal stopped: {error}")
-
-    return Journal.open(directory, on_failure=fail, segment_bytes=1 << 21)
-
-
 @pytest.mark.parametrize("seed", range(2))
 async def test_sums_are_what_the_journals_records_add_up_to(engine: AsyncEngine, tmp_path: Path, seed: int) -> None:
     chance, ledger = random.Random(seed), SqlLedger(engine)
-    journal = open_journal(tmp_path)
+    journal = open_journal(tmp_path, segment_bytes=1 << 21)
     for number in range(REQUESTS):
         entry = random_entry(chance, number)
         journal.intend(entry.intent)
@@ -100,9 +93,9 @@ async def test_sums_are_what_the_journals_records_add_up_to(engine: AsyncEngine,
             await Shipper(journal, ledger).ship_once()
         if chance.random() < 0.02:
             await journal.aclose()
-            journal = open_journal(tmp_path)
+            journal = open_journal(tmp_path, segment_bytes=1 << 21)
     await journal.aclose()
-    journal = open_journal(tmp_path)
+    journal = open_journal(tmp_path, segment_bytes=1 << 21)
     assert await Shipper(journal, ledger).drain(PATIENCE_SECONDS)
     await journal.aclose()
     settled = list(records(tmp_path))

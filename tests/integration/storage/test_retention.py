@@ -13,7 +13,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway.errors import DatabaseDown
 from gateway.instants import DAY_US
 from gateway.kept_answers.body_keeper import Bodies
-from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import Shipper
 from gateway.storage.database import migrate, open_database
 from gateway.storage.retention import EndUserForgotten, Forgotten, apply_retention, forget_end_user
@@ -25,6 +24,7 @@ from gateway.storage.tables.books import entries, hourly
 from gateway.sums import SumsQuery
 from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
+from tests.unit.gateway.ledger.journals import open_journal
 
 pytestmark = pytest.mark.integration
 PATIENCE_SECONDS = 60
@@ -146,13 +146,6 @@ async def test_an_entry_that_comes_after_its_month_was_dropped_is_booked_at_the_
     except Exception:  # noqa: BLE001 - as the shipper does: whatever the database says, again
         await ledger.insert(late)
     assert await counts(engine) == (1, 2)
-
-
-def open_journal(directory: Path) -> Journal:
-    def fail(error: OSError) -> None:
-        raise AssertionError(f"the journal stopped: {error}")
-
-    return Journal.open(directory, on_failure=fail, segment_bytes=1 << 16)
 
 
 async def test_what_was_forgotten_stays_so_when_the_journal_that_still_has_it_is_opened_again(
