@@ -36,16 +36,14 @@ async def watch_health(
     backends: Mapping[str, Backend], upstreams: Upstreams, *, every_seconds: float = HEALTH_SECONDS
 ) -> None:
     """Keeps `upstreams.health` current for backends that report load; until cancelled."""
-    seen_up: set[str] = set()
     while True:
         reports = await asyncio.gather(*(backend.health() for backend in backends.values()))
         for name, report in zip(backends, reports, strict=True):
             before = upstreams.health.get(name)
-            if before is not None and before.is_healthy != report.is_healthy and name in seen_up:
+            was_healthy = before is None or before.is_healthy
+            if report.is_healthy != was_healthy and name not in upstreams.starting:
                 because = f" ({report.detail})" if report.detail else ""
                 log.warning("backend %s is %s%s", name, "up" if report.is_healthy else "down", because)
-            if report.is_healthy:
-                seen_up.add(name)
             upstreams.note_health(name, report)
         await asyncio.sleep(every_seconds)
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from backends.model_lists import ListsModels, ModelList
-from backends.protocol import Backend
+from backends.protocol import Backend, BackendHealth
 from gateway.cli.doctor.finding import Finding
 from gateway.composition.deployment import Deployment
 from gateway.config.providers import hosted_from_environment
@@ -13,27 +13,45 @@ from gateway.config.settings import LOCAL_BACKEND
 
 TOLD_MODELS = 5
 TOO_WIDE = "correct `context_window` in rules.yaml: prompts are sent there that it refuses"
+NO_LOAD = (
+    "start it so that it reports its load (SGLang: `--enable-metrics`, llama.cpp: `--metrics`), or leave `health_from` "
+    "out, as behind a router that has no such page"
+)
 CORRECT = "correct `base_url` or the key, then `breakeven doctor --ask`"
 
 
 def ask_backends(deployment: Deployment) -> Sequence[Finding]:
-    """Whether each configured backend answers, accepts its keys and has the models that rules use. Our own engine is
-    not asked: the gateway watches it itself."""
+    """Whether each configured backend answers, accepts its keys, has the models that rules use and reports its load, if
+    `health_from` has it asked. Our own engine is not asked: the gateway watches it itself."""
     adapters = {
         name: one for name, one in deployment.table.adapters.items() if not one.is_simulated and name != LOCAL_BACKEND
     }
-    found = asyncio.run(_ask(list(adapters.values())))
-    return [told for (name, lists) in zip(adapters, found, strict=True) for told in _told(name, lists, deployment)]
+    watched = {name for name, block in deployment.settings.backends.items() if block.health_from != "models"}
+    found = asyncio.run(_ask(adapters, watched))
+    return [
+        told
+        for name, (lists, health) in zip(adapters, found, strict=True)
+        for told in (*_told(name, lists, deployment), *_told_of_load(name, lists, health))
+    ]
 
 
-async def _ask(adapters: Sequence[Backend]) -> Sequence[Sequence[ModelList]]:
-    async def one(adapter: Backend) -> Sequence[ModelList]:
+async def _ask(
+    adapters: Mapping[str, Backend], watched: Collection[str]
+) -> Sequence[tuple[Sequence[ModelList], BackendHealth | None]]:
+    async def one(name: str, adapter: Backend) -> tuple[Sequence[ModelList], BackendHealth | None]:
         try:
-            return await adapter.model_lists() if isinstance(adapter, ListsModels) else ()
+            lists = await adapter.model_lists() if isinstance(adapter, ListsModels) else ()
+            return lists, await adapter.health() if name in watched else None
         finally:
             await adapter.aclose()
 
-    return await asyncio.gather(*map(one, adapters))
+    return await asyncio.gather(*(one(name, adapter) for name, adapter in adapters.items()))
+
+
+def _told_of_load(name: str, lists: Sequence[ModelList], health: BackendHealth | None) -> Iterator[Finding]:
+    """The gateway asks a backend nothing that does not report its load where it is to."""
+    if health is not None and not health.is_healthy and not all(found.problem for found in lists):
+        yield Finding(f"backend {name}", False, f"counts as down by its `health_from`: {health.detail}", NO_LOAD)
 
 
 def _told(name: str, lists: Sequence[ModelList], deployment: Deployment) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from gateway.composition.engine_monitor import measure_curve, watch_health
 from gateway.config.engine_curve import CurveFile
 from gateway.errors import StateError
 from gateway.upstreams.load import Upstreams
+from gateway.upstreams.starting import Starting
 from tests.live_server import serving
 
 
@@ -33,17 +34,19 @@ class Reporting(ScriptedBackend):
 
 
 @pytest.mark.parametrize(
-    ("reports", "said"),
+    ("reports", "starting", "said"),
     [
-        ([False, False, True, True], []),
-        ([True, False, False, True], ["backend local is down", "backend local is up"]),
+        ([False, False, True, True], ["local"], []),
+        ([False, False, True, True], [], ["backend local is down", "backend local is up"]),
+        ([True, False, False, True], ["local"], ["backend local is down", "backend local is up"]),
     ],
 )
-async def test_only_what_changed_after_it_was_up_is_news(
-    reports: list[bool], said: list[str], caplog: pytest.LogCaptureFixture
+async def test_what_changes_is_news_unless_it_is_an_engine_that_starts(
+    reports: list[bool], starting: list[str], said: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
+    upstreams = Upstreams(starting=Starting(starting))
     with pytest.raises(asyncio.CancelledError):
-        await watch_health({"local": Reporting(reports)}, Upstreams(), every_seconds=0)
+        await watch_health({"local": Reporting(reports)}, upstreams, every_seconds=0)
     assert [record.getMessage() for record in caplog.records] == said
 
 

@@ -83,6 +83,18 @@ def test_what_is_wrong_with_a_backend_is_said(
     assert (found.fix is not None) is has_fix
 
 
+@pytest.mark.parametrize(("metrics", "is_told"), [((404, ""), True), ((200, "sglang:num_running_reqs 1"), False)])
+def test_a_backend_that_counts_as_down_because_it_reports_no_load_is_said(
+    home: Home, metrics: tuple[int, str], *, is_told: bool
+) -> None:
+    """As SGLang without `--enable-metrics` answers, and sglang-router 0.3.2."""
+    with endpoint(lambda path, _: metrics if path == "/metrics" else (200, '{"data": [{"id": "big"}]}')) as origin:
+        found = told_of_backends(home, f"{origin}/v1", "health_from: sglang, max_running: 8")["backend mine"]
+    assert found.is_ok is not is_told
+    assert (found.detail == "counts as down by its `health_from`: health answered 404") is is_told
+    assert ("--enable-metrics" in (found.fix or "")) is is_told
+
+
 @pytest.mark.parametrize(
     ("served", "says"),
     [
