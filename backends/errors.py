@@ -88,9 +88,10 @@ class UpstreamAuth(BackendError):
 
 
 class UpstreamRejected(BackendError):
-    """The upstream refused this request because of its content (400, 404, 413, 422)."""
+    """The upstream refused this request because of its content (400, 404, 413, 422). `is_filtered`: its filter did."""
 
     is_retryable = False
+    is_filtered = False
 
     def __init__(self, message: str, *, status: int = 400, body: bytes = b"") -> None:
         super().__init__(message, status=status)

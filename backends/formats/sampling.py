@@ -42,8 +42,8 @@ _WITH_MINIMAL: Final = re.compile(r"gemini-3(?:\.[0-6])?-flash")
 """Gemini models with the level `minimal`: no Pro, and no Flash since 3.7. Source: Google's page on thinking."""
 _GPT: Final = re.compile(r"gpt-(\d+)(?:\.(\d+))?(?:-(.*))?")
 _O_SERIES: Final = re.compile(r"o\d")
-_ALWAYS_THINKS: Final = re.compile(r".*-pro\b|gpt-6-astra|gpt-6\.1-sol")
-"""Models without the effort `none`. Source: OpenAI's deployment checklist and litellm 1.106.2's model map."""
+_ALWAYS_THINKS: Final = re.compile(r".*-pro\b|gpt-6-(?:astra|rosalind)|gpt-6\.1-sol")
+"""Models without the effort `none`. Source: OpenAI's deployment checklist, litellm 1.110.2's model map."""
 _RESPONSES_ALONE: Final = re.compile(
     r"(?:gpt-\d|o\d).*-(?:pro|codex|deep-research)\b|codex-mini|computer-use-preview|gpt-daybreak-|grok-.*-multi-agent"
 )

@@ -130,7 +130,9 @@ def error_from_status(status: int, headers: Mapping[str, str], body: bytes, *, b
     """The error for an answer that is not 2xx."""
     message = f"{backend} answered {status}{describe_error(body)}"
     if status == 403 and _FILTERED.search(body):
-        return UpstreamRejected(f"{message}: its content filter rejects the request")
+        refusal = UpstreamRejected(f"{message}: its content filter rejects the request")
+        refusal.is_filtered = True
+        return refusal
     if status == 403 and body.lstrip()[:1] == b"<":  # a firewall in between; it may object to the prompt
         return UpstreamUnavailable(message, status=status)
     # No wait mends it, and it says nothing about other requests.

@@ -106,7 +106,8 @@ class ModelPrices:
     `web_search_pico_usd` and `file_search_pico_usd` are per search made by the provider; None if the price is unknown.
     Models billed by the unit have a price per image drawn, second of audio transcribed, character spoken or search unit
     (a hundred documents ranked), besides their tokens, which then mostly cost nothing. Shorter recordings are billed as
-    `least_audio_milliseconds`. Answers in `unreported_tiers` do not name their tier: they are in the one asked for.
+    `least_audio_milliseconds`. `per_refusal_pico_usd` is for a prompt that the provider's filter refuses. Answers in
+    `unreported_tiers` do not name their tier: they are in the one asked for.
     """
 
     ladder: Ladder
@@ -116,6 +117,7 @@ class ModelPrices:
     standard_tiers: tuple[str, ...] = STANDARD_TIERS
     unreported_tiers: tuple[str, ...] = ()
     per_request_pico_usd: int = 0
+    per_refusal_pico_usd: int = 0
     web_search_pico_usd: int | None = None
     file_search_pico_usd: int | None = None
     per_image_pico_usd: int | None = None
@@ -147,7 +149,7 @@ class ModelPrices:
 
     def with_terms_of(self, listed: "ModelPrices | None") -> "ModelPrices":
         """Fills gaps with what the provider does for all its models: which tiers are ordinary, which it does not
-        report, and search prices."""
+        report, and prices of searches and refusals."""
         if listed is None:
             return self
         web, files = self.web_search_pico_usd, self.file_search_pico_usd
@@ -155,6 +157,7 @@ class ModelPrices:
             self,
             standard_tiers=tuple(sorted({*self.standard_tiers, *listed.standard_tiers})),
             unreported_tiers=tuple(sorted({*self.unreported_tiers, *listed.unreported_tiers})),
+            per_refusal_pico_usd=self.per_refusal_pico_usd or listed.per_refusal_pico_usd,
             web_search_pico_usd=listed.web_search_pico_usd if web is None else web,
             file_search_pico_usd=listed.file_search_pico_usd if files is None else files,
         )

@@ -168,6 +168,7 @@ class PricesText(LadderText):
             standard_tiers=tuple(sorted({*STANDARD_TIERS, *(file.standard_tiers if file else ())})),
             unreported_tiers=tuple(sorted(file.unreported_tiers)) if file else (),
             per_request_pico_usd=parse_usd(self.per_request_usd),
+            per_refusal_pico_usd=parse_usd(file.per_refusal_usd) if file else 0,
             web_search_pico_usd=fee(self.web_search_usd, file.web_search_usd if file else None),
             file_search_pico_usd=fee(self.file_search_usd, file.file_search_usd if file else None),
             per_image_pico_usd=fee(self.per_image_usd),
@@ -205,12 +206,14 @@ class ModelText(Strict):
 
 class FileText(Strict):
     """A provider's price file. `standard_tiers` names service tiers billed at the ordinary price, `unreported_tiers`
-    those that no answer names; `web_search_usd` and `file_search_usd` are per search, unless a record says otherwise.
+    those that no answer names; `web_search_usd` and `file_search_usd` are per search, unless a record says otherwise;
+    `per_refusal_usd` is for a prompt that its filter refuses.
     """
 
     provider: Name
     standard_tiers: tuple[Name, ...] = ()
     unreported_tiers: tuple[Name, ...] = ()
+    per_refusal_usd: Fee = Decimal(0)
     web_search_usd: Fee | None = None
     file_search_usd: Fee | None = None
     models: dict[Name, ModelText]

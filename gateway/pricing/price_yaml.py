@@ -31,6 +31,8 @@ def format_prices(file: ProviderPrices) -> str:
     unreported = sorted({tier for m in file.models for p in m.history for tier in p.unreported_tiers})
     if unreported:
         lines.append(f"unreported_tiers: [{', '.join(map(quoted, unreported))}]")
+    refusals = {p.per_refusal_pico_usd for m in file.models for p in m.history} - {0}
+    lines += [f"per_refusal_usd: {plain(usd(pico))}" for pico in refusals]
     everywhere = [text for name in SEARCH_FEES if (text := fee_of_all(file, name)) is not None]
     lines += everywhere
     lines.append("models:")

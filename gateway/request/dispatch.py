@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import msgspec
 
-from backends.errors import BackendError, StreamBroken, UnreadableAnswer, UpstreamTimeout
+from backends.errors import BackendError, StreamBroken, UnreadableAnswer, UpstreamRejected, UpstreamTimeout
 from backends.protocol import Backend, Call, Chunk, Timeouts
 from backends.response_names import ResponseNames
 from gateway.ledger.entry import Attempt, Status
@@ -16,7 +16,7 @@ from gateway.request.answer_parts import upstream_failure
 from gateway.request.bookkeeping import Bookkeeper
 from gateway.request.metering import Meter
 from gateway.request.run import Answer, Observer, Run
-from gateway.request.settlement import NO_EXTRA, ExtraCost, paid_to, unanswered_cost, unread_cost
+from gateway.request.settlement import NO_EXTRA, ExtraCost, filtered_cost, paid_to, unanswered_cost, unread_cost
 from gateway.routing.fallback import LATE, RetryPolicy, Silence, Try, fallback_policy
 from gateway.routing.prompt_reuse import marks_for
 from gateway.routing.snapshot import Candidate
@@ -189,6 +189,9 @@ class Dispatcher(msgspec.Struct):
             extra = self._unread(run, attempt, error)
         elif error.may_be_billed:
             extra = self._extra(run, attempt)
+        elif isinstance(error, UpstreamRejected) and error.is_filtered:
+            extra = filtered_cost(attempt.candidate, run.view)
+            run.extra = run.extra if extra is NO_EXTRA else run.extra.plus(extra)
         self._note(run, attempt, type(error).__name__, error.status, extra)
         return error
 

@@ -88,6 +88,16 @@ def refused_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Extra
     return ExtraCost(cost.total_pico_usd, cost.total_pico_usd, cost.total_pico_usd)
 
 
+def filtered_cost(candidate: Candidate, view: RequestView) -> ExtraCost:
+    """The fee for a prompt that the provider's filter refused. xAI's page names it for responses; of chats it is an
+    estimate."""
+    prices = candidate.prices
+    if prices is None or not prices.per_refusal_pico_usd:
+        return NO_EXTRA
+    fee = round(prices.per_refusal_pico_usd * (1 - prices.discount))
+    return ExtraCost(fee, fee, fee if view.operation == "responses" else 0)
+
+
 def _used(candidate: Candidate, view: RequestView, meter: Meter) -> Usage:
     usage = meter.final_usage(view.input_tokens, candidate.context_window, view.units)
     return replace(usage, units=view.units) if usage.is_estimated else usage

@@ -54,6 +54,7 @@ def test_models_of_anthropic_since_opus_4_7_do_not(model: str) -> None:
         ("gpt-5.10-terra", True, False, True),
         ("gpt-6-luna", True, False, True),
         ("gpt-6-astra", True, True, True),
+        ("gpt-6-rosalind", True, True, True),
         ("gpt-7", True, False, True),
     ],
 )

@@ -46,7 +46,7 @@ def test_the_version_follows_the_content() -> None:
 
 def test_the_version_is_the_same_in_every_process() -> None:
     """Compared with a literal: if the hash depended on the process, replay would reject its own ledger."""
-    assert BOOK.version == "3bfd5ba430430a2b"
+    assert BOOK.version == "9c34a099ebd695cb"
 
 
 def test_a_discount_holds_from_its_date_for_the_provider() -> None:
@@ -100,6 +100,7 @@ def test_an_agreed_price_leaves_what_the_provider_does_for_all_its_models() -> N
         OLD,
         standard_tiers=("", "default", "priority"),
         unreported_tiers=("flex",),
+        per_refusal_pico_usd=5,
         web_search_pico_usd=7,
         file_search_pico_usd=3,
     )
@@ -111,7 +112,7 @@ def test_an_agreed_price_leaves_what_the_provider_does_for_all_its_models() -> N
         found = book.lookup("acme", model, AUGUST)
         assert found is not None
         assert "priority" in found.standard_tiers
-        assert found.unreported_tiers == ("flex",)
+        assert (found.unreported_tiers, found.per_refusal_pico_usd) == (("flex",), 5)
         assert (found.web_search_pico_usd, found.file_search_pico_usd) == (7, files)
 
 

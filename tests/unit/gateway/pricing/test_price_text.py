@@ -11,6 +11,7 @@ FULL = """\
 provider: acme
 standard_tiers: [on_demand]
 unreported_tiers: [priority]
+per_refusal_usd: 0.05
 models:
   large:
     aliases: [large-0601]
@@ -68,7 +69,7 @@ def test_every_field_is_read_exactly() -> None:
     }
     assert new.off_peak == OffPeak((Window((6, 7), 1350, 1440),), Ladder(Rates(100_000, 200_000)))
     assert new.standard_tiers == ("", "auto", "default", "on_demand", "standard")
-    assert new.unreported_tiers == ("priority",)
+    assert (new.unreported_tiers, new.per_refusal_pico_usd) == (("priority",), 50_000_000_000)
 
 
 @pytest.mark.parametrize(
