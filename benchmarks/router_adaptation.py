@@ -85,7 +85,7 @@ def measure(bench: Bench, splits: int) -> dict[str, Any]:
         found[name] = {
             "prompts": len(domain.length),
             "pairs": len(domain.pairs),
-            **{str(labels): judge(bench, domain, labels, splits) for labels in rooms},
+            **{str(labels): judge(domain, labels, splits) for labels in rooms},
         }
     means = {
         str(labels): mean_of([one[str(labels)] for one in found.values() if str(labels) in one]) for labels in LABELS
@@ -133,9 +133,9 @@ def pairs_of(scores: Matrix, models: Sequence[str]) -> list[Matrix]:
     return [pair for pair in found if float((pair[:, 0] - pair[:, 1]).mean()) >= MIN_GAP]
 
 
-def judge(bench: Bench, domain: Domain, labels: int, splits: int) -> dict[str, Any]:
+def judge(domain: Domain, labels: int, splits: int) -> dict[str, Any]:
     """Every router's APGR with this many labels, and the gain from them."""
-    rounds = [judge_split(bench, domain, labels, seed) for seed in range(splits)]
+    rounds = [judge_split(domain, labels, seed) for seed in range(splits)]
     found: dict[str, Any] = {router: round(float(np.mean([one[router] for one in rounds])), 4) for router in ROUTERS}
     for other in ("zero-shot", "length"):
         gains = [one["adapted"] - one[other] for one in rounds]
@@ -144,7 +144,7 @@ def judge(bench: Bench, domain: Domain, labels: int, splits: int) -> dict[str, A
     return found
 
 
-def judge_split(bench: Bench, domain: Domain, labels: int, seed: int) -> dict[str, float]:
+def judge_split(domain: Domain, labels: int, seed: int) -> dict[str, float]:
     """Means over the pairs, all with the same split."""
     draw = np.random.default_rng(seed)
     order = draw.permutation(len(domain.length))

@@ -206,7 +206,6 @@ def _grouped_int4_kernel(
                     begin + (part + 1) * outputs,
                     columns,
                     GROUP,
-                    OUTPUTS,
                     BLOCKS,
                 )
                 low = tl.trans(tl.reshape(low, [OUTPUTS, BLOCKS * 16]).to(COMPUTE))

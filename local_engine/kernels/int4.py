@@ -80,16 +80,6 @@ def _as_float(nibble):
 
 
 @triton.jit
-def _unpack(weight, scale, offset, ROWS: tl.constexpr, BLOCKS: tl.constexpr):
-    """Low and high halves [ROWS, BLOCKS, 16] float32 from packed bytes [ROWS, BLOCKS, 16]; scale and offset [ROWS,
-    BLOCKS]."""
-    wide = weight.to(tl.int32)
-    low = _as_float(wide & 0xF) * scale[:, :, None] + offset[:, :, None]
-    high = _as_float((wide >> 4) & 0xF) * scale[:, :, None] + offset[:, :, None]
-    return low, high
-
-
-@triton.jit
 def load_weights(
     packed_ptr,
     scales_ptr,
@@ -99,9 +89,9 @@ def load_weights(
     rows,
     columns,
     GROUP: tl.constexpr,
-    ROWS: tl.constexpr,
     BLOCKS: tl.constexpr,
 ):
+    """Low and high halves, [rows, BLOCKS, 16] float32."""
     block = first_block + tl.arange(0, BLOCKS)
     inside = (row < rows)[:, None] & (block < columns // 32)[None, :]
     at = row.to(tl.int64)[:, None] * (columns // 32) + block[None, :]
@@ -111,7 +101,10 @@ def load_weights(
     group_at = row.to(tl.int64)[:, None] * (columns // GROUP) + block[None, :] // (GROUP // 32)
     scale = tl.load(scales_ptr + group_at, mask=inside, other=0.0).to(tl.float32)
     offset = tl.load(offsets_ptr + group_at, mask=inside, other=0.0).to(tl.float32)
-    return _unpack(packed, scale, offset, ROWS, BLOCKS)
+    wide = packed.to(tl.int32)
+    low = _as_float(wide & 0xF) * scale[:, :, None] + offset[:, :, None]
+    high = _as_float((wide >> 4) & 0xF) * scale[:, :, None] + offset[:, :, None]
+    return low, high
 
 
 @triton.jit
@@ -194,9 +187,7 @@ def _gemm_kernel(
     acc = tl.zeros([BLOCK_M, ROWS], tl.float32)
     inner = tl.arange(0, BLOCKS * 16)
     for first_block in range(0, columns // 32, BLOCKS):
-        low, high = load_weights(
-            packed_ptr, scales_ptr, offsets_ptr, row, first_block, rows, columns, GROUP, ROWS, BLOCKS
-        )
+        low, high = load_weights(packed_ptr, scales_ptr, offsets_ptr, row, first_block, rows, columns, GROUP, BLOCKS)
         column = (first_block + inner // 16) * 32 + inner % 16
         inside = (x_row < x_rows)[:, None] & (column < columns)[None, :]
         x_at = x_ptr + x_row.to(tl.int64)[:, None] * x_stride + column[None, :]
@@ -224,7 +215,7 @@ def _dequantise_kernel(
 ):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     first_block = tl.program_id(1) * BLOCKS
-    low, high = load_weights(packed_ptr, scales_ptr, offsets_ptr, row, first_block, rows, columns, GROUP, ROWS, BLOCKS)
+    low, high = load_weights(packed_ptr, scales_ptr, offsets_ptr, row, first_block, rows, columns, GROUP, BLOCKS)
     block = first_block + tl.arange(0, BLOCKS)
     inside = ((row < rows)[:, None] & (block < columns // 32)[None, :])[:, :, None]
     at = row.to(tl.int64)[:, None, None] * columns + block[None, :, None] * 32 + tl.arange(0, 16)[None, None, :]

@@ -42,8 +42,6 @@ def user(said: str | list[Json]) -> Json:
     return {"role": "user", "content": said}
 
 
-KIND_PART: Json = {**MORE, "content": [text("Be kind.")]}
-SEE = "See the next message."
 BOTH: Json = {"role": "system", "content": "Be brief.\n\nBe kind."}
 FRENCH_THEN_HI = user("<system>\nSpeak French.\n</system>\n\nHi")
 IN_FRENCH = user("<system>\nSpeak French.\n</system>")
