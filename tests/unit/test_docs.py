@@ -141,6 +141,17 @@ def test_every_file_and_picture_that_is_named_exists(page: Path) -> None:
     assert not wrong + links
 
 
+def test_every_page_is_found_from_the_readme() -> None:
+    decisions = ROOT / "docs" / "decisions" / "README.md"
+    linked = {
+        (page.parent / path).resolve()
+        for page in (ROOT / "README.md", ROOT / "docs" / "classifier.md", decisions)
+        for path in LINK.findall(text_of(page))
+    }
+    assert not [page.name for page in WRITTEN if page.resolve() not in linked and page.name != "README.md"]
+    assert decisions in linked
+
+
 def anchors_of(page: Path) -> set[str]:
     """What GitHub calls the headings of a page."""
     headings = HEADING.findall(FENCED.sub("", text_of(page)))
