@@ -44,7 +44,7 @@ class Groups:
                 one.add_sketches(at_us, row)
 
     def ordered(self) -> list[list[Sums]]:
-        """Each query's, sorted by the groups' values."""
+        """Each query's, sorted by the groups' values. They are given away, as there may be hundreds of thousands."""
         return [one.ordered() for one in self._of_queries]
 
 
@@ -103,7 +103,8 @@ class _Groups:
 
     def _one(self, values: Group) -> Sums:
         latencies = self._latencies(values) if self.query.with_latencies else None
-        return Sums(dict(zip(self.query.by, values, strict=True)), *_as_fields(self._sums[values]), latencies=latencies)
+        numbers = self._sums.pop(values)
+        return Sums(dict(zip(self.query.by, values, strict=True)), *_as_fields(numbers), latencies=latencies)
 
     def _latencies(self, values: Group) -> Latencies:
         first, decode = map(bytes, self._sketches.get(values, (b"", b"")))
