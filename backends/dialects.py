@@ -29,7 +29,8 @@ class Dialect:
     `efforts` maps a `reasoning_effort` that it rejects to the nearest it accepts; `refuses_effort`: it rejects any for
     a model that does not reason; `says_by_effort` are other fields about reasoning that it does not know: OpenRouter's
     `reasoning`, and the `thinking` of DeepSeek, Moonshot and Z.ai. `models_think`: its models are OpenAI's, with the
-    limits in formats/sampling.py.
+    limits in formats/sampling.py. `tiers` maps the values of `service_tier` that chats tell it to its names for them;
+    the rest are left out, if there are any.
     `thinkers_lack` are further fields to remove if the model reasons; `names_users_alone`: it rejects `name` on
     messages other than users'. `continues_messages`: an answer may continue the last message. `instructs_once`: its
     responses refuse `instructions` where they continue another. `thinks_in_parts`: its answers' reasoning is among the
@@ -57,6 +58,7 @@ class Dialect:
     call_id: CallId | None = None
     takes_developer: bool = False
     efforts: Mapping[str, str] = field(default_factory=dict[str, str])
+    tiers: Mapping[str, str] = field(default_factory=dict[str, str])
     refuses_effort: bool = False
     says_by_effort: tuple[str, ...] = ()
     models_think: bool = False
@@ -133,13 +135,14 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
     ),
     "mistral": Dialect(
         renames={**_OLDER_LIMIT, "seed": "random_seed"},
-        lacks=_OPENAI_ALONE | _OPENROUTERS | {"logit_bias", "service_tier", "store", "stream_options", "user"},
+        lacks=_OPENAI_ALONE | _OPENROUTERS | {"logit_bias", "store", "stream_options", "user"},
         message_lacks=_THOUGHTS | _ANSWERED | {"function_call", "name", "reasoning"},
         call_lacks=_SIGNED,
         asks_for_usage=False,
         refuses_cache_marks=True,
         call_id=for_mistral,
         needs_answers=True,
+        tiers={"priority": "auto", "fast": "auto"},
         refuses_effort=True,
         thinks_in_parts=True,
         says_by_effort=ABOUT_REASONING,

@@ -127,6 +127,10 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             asked = call.body[effort.start : effort.end].strip(b'"').decode("utf-8", "replace")
             if (told := dialect.efforts.get(asked)) is not None:
                 edits["reasoning_effort"] = b'"%b"' % told.encode()
+        if (tier := members.get("service_tier")) and dialect.tiers:
+            asked = call.body[tier.start : tier.end].strip(b'"').decode("utf-8", "replace")
+            told = dialect.tiers.get(asked) if call.operation == "chat.completions" else None
+            edits["service_tier"] = None if told is None else b'"%b"' % told.encode()
         if dialect.thinks_unforced or (dialect.names_no_call and "k2." in call.upstream_model):
             edits |= without_thinking_where_forced(call.body, members)
         elif dialect.names_no_call and "k3" in call.upstream_model:

@@ -27,10 +27,11 @@ def listed(names: frozenset[str]) -> str:
 
 
 def told(dialect: Dialect) -> str:
-    """The dialect's replacements as in the table: names, efforts, the developer role."""
+    """The dialect's replacements as in the table: names, efforts, tiers, the developer role."""
     said = {f"`{theirs}`": f"`{ours}`" for theirs, ours in dialect.renames.items()}
     said |= {f"`{theirs}`": "`reasoning_effort`" for theirs in dialect.says_by_effort}
     said |= {f"an effort of `{theirs}`": f"`{ours}`" for theirs, ours in dialect.efforts.items()}
+    said |= {f"a service tier of `{theirs}`": f"`{ours}`" for theirs, ours in dialect.tiers.items()}
     return ", ".join(
         [f"{ours} for {theirs}" for theirs, ours in said.items()] + ["`developer`"] * dialect.takes_developer
     )

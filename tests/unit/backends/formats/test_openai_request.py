@@ -133,6 +133,19 @@ def test_the_usage_that_openrouters_clients_ask_for_is_no_field_elsewhere(provid
     assert b'"usage"' in build_body(make_call(body), DIALECTS["openrouter"])
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [('"priority"', b',"service_tier":"auto"'), ('"fast"', b',"service_tier":"auto"'), ('"auto"', b""), ("null", b"")],
+)
+def test_mistrals_priority_is_its_auto(asked: str, told: bytes) -> None:
+    """docs.mistral.ai/inference/priority-tier: what is left out is standard. Everybody's default, `auto`, would cost
+    1.75 times as much there."""
+    body = f'{{"model":"a","service_tier":{asked}}}'.encode()
+    assert build_body(make_call(body), DIALECTS["mistral"]) == b'{"model":"up/model-1"%b}' % told
+    embeddings = replace(make_call(body), operation="embeddings")
+    assert build_body(embeddings, DIALECTS["mistral"]) == b'{"model":"up/model-1"}'
+
+
 def test_what_a_dialect_removes_stays_removed_whatever_else_would_change_in_it() -> None:
     removed = frozenset({"messages", "response_format", "tools"})
     strict = Dialect(lacks=removed, refuses_cache_marks=True, needs_thoughts=True)

@@ -3,6 +3,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from backends.formats.usage_wire import parse_openai_usage
 from backends.usage import Usage
 from gateway.config.price_files import SHIPPED, load_overrides, load_price_book, load_prices
 from gateway.errors import ConfigurationError
@@ -44,6 +45,16 @@ def test_xai_charges_twice_in_its_priority_tier() -> None:
     assert prices is not None
     usage = Usage(1528, output_tokens=182, reasoning_tokens=173, service_tier="priority")
     assert price(usage, prices).total_pico_usd == 82_960_000 * 100
+
+
+@pytest.mark.parametrize(("tier", "pico_usd"), [("priority", 16_380_000), ("standard", 9_360_000), (None, 9_360_000)])
+def test_mistral_charges_7_quarters_in_its_priority_tier(tier: str | None, pico_usd: int) -> None:
+    """docs.mistral.ai/inference/priority-tier, also for cached tokens."""
+    prices = load_price_book(providers=["mistral"]).lookup("mistral", "mistral-small-latest", NOVEMBER_2026_US)
+    assert prices is not None
+    told = {"prompt_tokens": 64, "completion_tokens": 14, "total_tokens": 78, "service_tier": tier}
+    usage = parse_openai_usage(told | {"prompt_tokens_details": {"cached_tokens": 64}})
+    assert price(usage, prices).total_pico_usd == pico_usd
 
 
 @pytest.mark.parametrize(
