@@ -27,3 +27,14 @@ async def serving(app: ASGIApp, *, http: type[asyncio.Protocol] | None = None) -
         server.should_exit = True
         await task
         listener.close()
+
+
+@asynccontextmanager
+async def connected(
+    app: ASGIApp, http: type[asyncio.Protocol]
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A bare connection to it."""
+    async with serving(app, http=http) as url, asyncio.timeout(300):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        yield reader, writer
+        writer.close()

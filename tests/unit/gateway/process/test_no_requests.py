@@ -20,7 +20,7 @@ from gateway.process.no_requests import (
 )
 from gateway.process.patient_protocol import patient_protocol
 from gateway.process.server import bind, serve_until_stopped
-from tests.live_server import serving
+from tests.live_server import connected
 
 
 class Mirror:
@@ -84,8 +84,7 @@ async def heard_while_talking(reader: asyncio.StreamReader, writer: asyncio.Stre
 )
 async def test_a_head_without_end_is_refused_before_it_is_kept(start: bytes, said: bytes) -> None:
     app = Mirror()
-    async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    async with connected(app, patient_protocol(30.0)) as (reader, writer):
         writer.write(start)
         heard = await heard_while_talking(reader, writer)
     assert undated(heard) in (said, b"")
@@ -95,9 +94,7 @@ async def test_a_head_without_end_is_refused_before_it_is_kept(start: bytes, sai
 
 async def test_what_follows_a_body_joins_no_headers_and_has_an_end_too() -> None:
     app = Mirror()
-    async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
-        port = int(url.rpartition(":")[2])
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    async with connected(app, patient_protocol(30.0)) as (reader, writer):
         writer.write(IN_CHUNKS + b"5\r\nhello\r\n0\r\nauthorization: Bearer other\r\n\r\n")
         assert (await reader.readuntil(b" 5")).endswith(b"host,transfer-encoding 5")
         # Many small parts of a body do not count as a head, however long they are together.
@@ -145,34 +142,26 @@ async def test_what_is_no_request_is_told_so_and_does_not_fill_the_log(
 
 
 @pytest.mark.parametrize(
-    "host", [b"", b"x", b"my_service.svc.cluster.local:8080", b"[::1]:8080", b"127.0.0.1:1", b"xn--bcher-kva.example"]
+    ("target", "host"),
+    [
+        *((b"/", host) for host in (b"", b"x", b"my_service.svc.cluster.local:8080", b"[::1]:8080", b"127.0.0.1:1")),
+        (b"/", b"xn--bcher-kva.example"),
+        *((target, b"x") for target in (b"http://x", b"http://x/", b"http://x?a=b")),
+    ],
 )
-async def test_hosts_as_they_are_named_are_served(host: bytes) -> None:
-    async with serving(Mirror(), http=patient_protocol(30.0)) as url, asyncio.timeout(300):
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-        writer.write(b"GET / HTTP/1.1\r\nhost: " + host + b"\r\nconnection: close\r\n\r\n")
+async def test_hosts_as_they_are_named_are_served_also_in_an_address_without_a_path(target: bytes, host: bytes) -> None:
+    async with connected(Mirror(), patient_protocol(30.0)) as (reader, writer):
+        writer.write(b"GET %b HTTP/1.1\r\nhost: %b\r\nconnection: close\r\n\r\n" % (target, host))
         assert (await reader.read()).startswith(b"HTTP/1.1 200")
-        writer.close()
-
-
-@pytest.mark.parametrize("target", [b"/", b"http://x", b"http://x/", b"http://x?a=b"])
-async def test_an_address_may_name_its_host_and_no_path(target: bytes) -> None:
-    async with serving(Mirror(), http=patient_protocol(30.0)) as url, asyncio.timeout(300):
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-        writer.write(b"GET " + target + b" HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-        assert (await reader.read()).startswith(b"HTTP/1.1 200")
-        writer.close()
 
 
 async def test_no_request_behind_one_that_is_being_answered_is_not_told_so_in_the_middle_of_that_answer() -> None:
     app = Begun()
-    async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    async with connected(app, patient_protocol(30.0)) as (reader, writer):
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         assert (await reader.readuntil(b"one\r\n")).startswith(b"HTTP/1.1 200")
         writer.write(b"no request\r\n\r\n")
         assert await reader.read() == b""
-        writer.close()
 
 
 class Begun:

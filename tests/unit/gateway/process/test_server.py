@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.errors import StateError
 from gateway.process.patient_protocol import CONNECTION, patient_protocol
 from gateway.process.server import bind, free_port, loop_factory, reserve, serve_until_stopped
-from tests.live_server import serving
+from tests.live_server import connected, serving
 
 PIECE = b"x" * 65_536
 PIECES = 2000
@@ -338,11 +338,9 @@ async def test_a_caller_of_http_1_0_gets_no_chunks_and_no_interim_answer(headers
         await send({"type": "http.response.body", "body": b"one ", "more_body": True})
         await send({"type": "http.response.body", "body": b"two"})
 
-    async with serving(app, http=patient_protocol(30.0)) as url, asyncio.timeout(300):
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+    async with connected(app, patient_protocol(30.0)) as (reader, writer):
         writer.write(b"GET / HTTP/1.0\r\nconnection: keep-alive\r\nexpect: 100-continue\r\n\r\n")
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-        writer.close()
     assert head.startswith(b"HTTP/1.1 200")
     assert b"chunked" not in head
     assert b"connection: close" in head
