@@ -12,8 +12,8 @@ from tests.scripted_provider import ScriptedProvider
 NATIVE = b'{"model": "auto","max_tokens":9, "x-new":1.50,"messages":[{"role":"user","content":"hi"}],"stream":%s}'
 
 
-def make_call(body: bytes, operation: Operation, *, stream: bool = False) -> Call:
-    return Call(operation, "claude-x", body, stream, "r-1")
+def make_call(body: bytes, operation: Operation, model: str = "claude-x", *, stream: bool = False) -> Call:
+    return Call(operation, model, body, stream, "r-1")
 
 
 async def collect(provider: ScriptedProvider, call: Call) -> list[Chunk]:
@@ -23,3 +23,11 @@ async def collect(provider: ScriptedProvider, call: Call) -> list[Chunk]:
 
 
 OUTCOME = Outcome(pieces=("Hello", "."), usage=Usage(input_tokens=12, cached_input_tokens=5, output_tokens=4))
+
+
+async def body_of(call: Call) -> bytes:
+    """What Anthropic is sent for it."""
+    async with ScriptedProvider(OUTCOME) as provider:
+        await collect(provider, call)
+        [request] = provider.received
+    return request.body

@@ -9,12 +9,12 @@ import pytest
 from backends.anthropic import AnthropicBackend
 from backends.errors import UpstreamRejected, UpstreamUnavailable
 from backends.formats.call_ids import for_anthropic
-from backends.protocol import Call, Operation
+from backends.protocol import Operation
 from backends.scripted import Outcome
 from backends.usage import Usage
 from tests import read_stream
 from tests.scripted_provider import Raw, ScriptedProvider
-from tests.unit.backends.anthropic_calls import NATIVE, OUTCOME, collect, make_call
+from tests.unit.backends.anthropic_calls import NATIVE, OUTCOME, body_of, collect, make_call
 
 
 async def test_a_native_call_is_sent_as_it_came_but_for_the_model() -> None:
@@ -44,10 +44,8 @@ async def test_an_effort_that_a_model_lacks_is_not_told_unless_the_caller_named_
     asked: bytes, model: str, given: bytes, told: bytes
 ) -> None:
     body = b'{"output_config":%b,"model":"%b"}'
-    async with ScriptedProvider(OUTCOME) as provider:
-        await collect(provider, Call("messages", model, body % (given, asked), False, "r-1"))
-        [request] = provider.received
-    assert request.body == b'{%b"model":"%b"}' % (told, model.encode())
+    sent = await body_of(make_call(body % (given, asked), "messages", model))
+    assert sent == b'{%b"model":"%b"}' % (told, model.encode())
 
 
 @pytest.mark.parametrize(
@@ -63,10 +61,7 @@ async def test_how_tokens_are_drawn_is_not_told_to_a_newer_model_that_the_caller
 ) -> None:
     head, tail = b'{"model":"%b","max_tokens":9', b',"messages":[{"role":"user","content":"hi"}]}'
     body = head % asked + b',"temperature":0,"top_k":5' + tail
-    async with ScriptedProvider(OUTCOME) as provider:
-        await collect(provider, Call("messages", model, body, False, "r-1"))
-        [request] = provider.received
-    assert request.body == head % model.encode() + told + tail
+    assert await body_of(make_call(body, "messages", model)) == head % model.encode() + told + tail
 
 
 @pytest.mark.parametrize(
@@ -79,20 +74,15 @@ async def test_how_tokens_are_drawn_is_not_told_to_a_newer_model_that_the_caller
 )
 async def test_claude_is_told_only_one_of_temperature_and_top_p(model: str, given: bytes, told: bytes) -> None:
     body = b'{"model":"%b",%b,"messages":[]}'
-    async with ScriptedProvider(OUTCOME) as provider:
-        await collect(provider, Call("messages", model, body % (b"auto", given), False, "r-1"))
-        [request] = provider.received
-    assert request.body == body % (model.encode(), told)
+    sent = await body_of(make_call(body % (b"auto", given), "messages", model))
+    assert sent == body % (model.encode(), told)
 
 
 async def test_a_native_call_that_another_model_began_gets_ids_that_anthropic_takes() -> None:
     result = b'{"type":"tool_result","tool_use_id":"functions.f:0","content":"1"}'
     body = b'{"model":"auto","max_tokens":9,"messages":[{"role":"user","content":[%b]}]}' % result
-    async with ScriptedProvider(OUTCOME) as provider:
-        await collect(provider, make_call(body, "messages"))
-        [request] = provider.received
     expected = body.replace(b"functions.f:0", for_anthropic("functions.f:0").encode())
-    assert request.body == expected.replace(b'"auto"', b'"claude-x"')
+    assert await body_of(make_call(body, "messages")) == expected.replace(b'"auto"', b'"claude-x"')
 
 
 async def test_a_native_stream_keeps_its_events() -> None:
