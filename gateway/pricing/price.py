@@ -69,7 +69,7 @@ def price(usage: Usage, prices: ModelPrices) -> Cost:
     if multiplier is ONE and prices.discount is NO_DISCOUNT:  # nothing to round: whole pico-dollars stay whole
         return Cost(*amounts, fee, 0, sum(amounts) + fee)
     share = prices.paid_share
-    factor = multiplier * share
+    factor = share if multiplier is ONE else multiplier * share
     fresh, read, written, output = (rounded(amount, factor) for amount in amounts)
     at_list = sum(rounded(amount, multiplier) for amount in amounts) + fee
     return Cost(fresh, read, written, output, rounded(fee, share), 0, at_list)
@@ -212,7 +212,8 @@ def price_bound(
         if multiplier is ONE and prices.discount is NO_DISCOUNT:  # whole pico-dollars stay whole
             bounds.append(amount + fee)
         else:
-            bounds.append(math.ceil((amount * multiplier + fee) * (1 - prices.discount)))
+            (over, under), (kept, of) = multiplier.as_integer_ratio(), prices.paid_share.as_integer_ratio()
+            bounds.append(-(-(amount * over + fee * under) * kept // (under * of)))  # rounded up
     return (bounds[0] if is_ordinary else max(bounds)) + ROUNDING_SLACK_PICO_USD
 
 
