@@ -67,6 +67,8 @@ class Upstreams:
         default_factory=dict[tuple[str, str], dict[str, int | None]]
     )
     """By (backend, upstream model), the keys that the provider refused at their last try, with its status."""
+    failed_lately: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Of `breakers`, those that may not be closed: there may be hundreds, and every request asks."""
     speeds: GenerationSpeeds = field(default_factory=GenerationSpeeds)
     jitter: Callable[[], float] = lambda: 0.5
     """Of the breakers' pauses."""
@@ -76,10 +78,13 @@ class Upstreams:
         their keys are at their limit."""
         found: dict[str, tuple[int, float]] = {}
         loading = self.starting.backends
-        if not (loading or self.health or self.shelves or self._has_open_breaker()):
+        if not (loading or self.health or self.shelves or self.failed_lately):
             return found
+        concerned = {*loading, *self.health, *self.shelves, *self._with_open_breakers()}
         for candidate in candidates:
             backend = candidate.backend
+            if backend not in concerned:  # nearly all of what may be hundreds
+                continue
             known = self.breakers.get((backend, candidate.upstream_model))
             if backend in loading:
                 found[candidate.name] = LOADING
@@ -94,12 +99,15 @@ class Upstreams:
                 found[candidate.name] = (0, round(wait, 3))
         return found
 
-    def _has_open_breaker(self) -> bool:
-        for known in self.breakers.values():
-            for breaker in known.values():
-                if breaker.state != "closed":
-                    return True
-        return False
+    def _with_open_breakers(self) -> set[str]:
+        """Backends."""
+        found: set[str] = set()
+        for upstream in tuple(self.failed_lately):
+            if any(breaker.state != "closed" for breaker in self.breakers.get(upstream, {}).values()):
+                found.add(upstream[0])
+            else:
+                self.failed_lately.discard(upstream)
+        return found
 
     def note_health(self, backend: str, health: BackendHealth) -> None:
         """Stores a backend's report, and how many of the requests in it are ours."""
@@ -232,6 +240,7 @@ class Upstreams:
         """A call failed. Errors that are the caller's fault show that the upstream is alive; a 500 or an unreadable
         answer may be."""
         breaker = self._breaker(candidate, key)
+        self.failed_lately.add((candidate.backend, candidate.upstream_model))
         if self.refused and error.status is not None:
             self._forgive(candidate, key)
         if isinstance(error, (Untranslatable, NoFilesLeft)):

@@ -142,3 +142,19 @@ def test_a_call_that_the_engine_has_not_counted_yet_takes_a_slot_all_the_same() 
         upstreams.started(A, "", 0.0)
     upstreams.note_health("one", BackendHealth(True, free_slots=4, running_requests=0))
     assert upstreams.state([A], 0.0) == {"a": (1, 0.0)}
+
+
+def test_of_many_models_a_request_looks_only_at_those_of_backends_in_trouble() -> None:
+    """And at none once the one that failed has answered: hundreds would be looked at for every request."""
+    others = [make_candidate(f"other-{number}", backend="two", upstream_model=f"m{number}") for number in range(3)]
+    upstreams = Upstreams()
+    for one in (A, *others):
+        upstreams.started(one, "", 0.0)
+        upstreams.answered(one, "", 0.0)
+    assert upstreams.failed_lately == set()
+    failed(upstreams, ConnectFailed("x"), times=5)
+    upstreams.failed(others[0], "", ConnectFailed("x"), 0.0)
+    assert upstreams.state([A, *others], 1.0) == {"a": DOWN}
+    assert upstreams.failed_lately == {(A.backend, A.upstream_model)}
+    upstreams.answered(A, "", 9.0)
+    assert (upstreams.state([A, *others], 9.0), upstreams.failed_lately) == ({}, set())
