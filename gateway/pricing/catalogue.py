@@ -8,11 +8,11 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import date, timedelta
 from fractions import Fraction
 from functools import cached_property
 
-from gateway.instants import DAY_US, EPOCH, MINUTE_US, moment_of
+from gateway.instants import DAY_US, EPOCH, MINUTE_US, moment_of, start_of_day_us
 
 FOR_EVER_US = 1 << 63
 """Later than any time."""
@@ -88,10 +88,22 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class OffPeak:
-    """A cheaper price list at certain hours."""
+    """A cheaper price list at certain hours, and all day on certain dates (UTC)."""
 
     windows: tuple[Window, ...]
     ladder: Ladder
+    dates: tuple[date, ...] = ()
+
+    def has(self, at_us: int) -> bool:
+        return moment_of(at_us).date() in self.dates or any(window.has(at_us) for window in self.windows)
+
+    def edges_us(self, at_us: int) -> Iterator[int]:
+        """Times after `at_us` at which it may begin or end, all those within a week among them."""
+        for window in self.windows:
+            yield from window.edges_us(at_us)
+        for one in self.dates:
+            begins_us = start_of_day_us(one)
+            yield from (edge for edge in (begins_us, begins_us + DAY_US) if edge > at_us)
 
 
 NO_DISCOUNT = Fraction(0)
@@ -164,7 +176,7 @@ class ModelPrices:
 
     def at(self, at_us: int) -> "ModelPrices":
         """These prices with the list of that hour in force."""
-        if self.off_peak is None or not any(window.has(at_us) for window in self.off_peak.windows):
+        if self.off_peak is None or not self.off_peak.has(at_us):
             return self
         return replace(self, ladder=self.off_peak.ladder, off_peak=None)
 
@@ -266,8 +278,8 @@ class PriceBook:
         dates = [prices.from_us for prices in history] + self._discount_dates(provider, model)
         index = bisect_right(history, at_us, key=lambda prices: prices.from_us)
         if index and (off_peak := history[index - 1].off_peak) is not None:
-            dates += [edge for window in off_peak.windows for edge in window.edges_us(at_us)]
-        return min((date for date in dates if date > at_us), default=FOR_EVER_US)
+            dates += off_peak.edges_us(at_us)
+        return min((one for one in dates if one > at_us), default=FOR_EVER_US)
 
     def _discounted(self, provider: str, model: str, prices: ModelPrices, at_us: int) -> ModelPrices:
         terms = [
@@ -302,8 +314,8 @@ class PriceBook:
             return ()
         records = {prices.from_us: prices for prices in self._records[provider, model]}
         prices, found = self._records[provider, model][0], list[ModelPrices]()
-        for date in sorted({*records, *self._discount_dates(provider, model)}):
-            if date >= prices.from_us:
-                prices = records.get(date, prices)
-                found.append(self._discounted(provider, model, replace(prices, from_us=date), date))
+        for day in sorted({*records, *self._discount_dates(provider, model)}):
+            if day >= prices.from_us:
+                prices = records.get(day, prices)
+                found.append(self._discounted(provider, model, replace(prices, from_us=day), day))
         return tuple(found)

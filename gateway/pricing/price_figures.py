@@ -24,6 +24,8 @@ def figures(prices: ModelPrices) -> Iterator[tuple[str, str]]:
     if prices.off_peak:
         yield from ladder_figures("off-peak ", prices.off_peak.ladder)
         yield "off-peak hours", "; ".join(window_text(window) for window in prices.off_peak.windows)
+        if prices.off_peak.dates:
+            yield "off-peak dates", ", ".join(map(str, prices.off_peak.dates))
 
 
 def terms_text(discount: Fraction) -> str:

@@ -129,10 +129,12 @@ class WindowText(Strict):
 
 class OffPeakText(Strict):
     windows_utc: tuple[WindowText, ...]
+    dates_utc: tuple[date, ...] = ()
     prices: LadderText
 
     def off_peak(self) -> OffPeak:
-        return OffPeak(tuple(window.window() for window in self.windows_utc), self.prices.ladder())
+        windows = tuple(window.window() for window in self.windows_utc)
+        return OffPeak(windows, self.prices.ladder(), tuple(sorted(self.dates_utc)))
 
 
 class PricesText(LadderText):

@@ -91,7 +91,7 @@ def told_by(source: Iterable[ModelPrices]) -> tuple[set[str], set[str]]:
 
 def with_untold(before: ModelPrices, after: ModelPrices, tiers: set[str], classes: set[str]) -> ModelPrices:
     """What a source tells of none of a provider's models, it does not know: a tier's surcharge stays, and so does the
-    price of a class for as long as the input costs the same."""
+    price of a class for as long as the input costs the same. Nor does it know dates that are off-peak."""
     kept = {name: one for name, one in before.services.items() if name not in tiers and one.ladder is None}
     steps = {step.above_input_tokens: step.rates for step in before.ladder.steps}
 
@@ -106,7 +106,10 @@ def with_untold(before: ModelPrices, after: ModelPrices, tiers: set[str], classe
             replace(step, rates=filled(steps.get(step.above_input_tokens), step.rates)) for step in after.ladder.steps
         ),
     )
-    return replace(after, ladder=ladder, services={**after.services, **kept})
+    off_peak = after.off_peak
+    if off_peak is not None and before.off_peak is not None:
+        off_peak = replace(off_peak, dates=off_peak.dates or before.off_peak.dates)
+    return replace(after, ladder=ladder, services={**after.services, **kept}, off_peak=off_peak)
 
 
 def charges_alike(one: ModelPrices, other: ModelPrices) -> bool:

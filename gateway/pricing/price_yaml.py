@@ -84,6 +84,8 @@ def record_lines(prices: ModelPrices, everywhere: Sequence[str]) -> Iterator[str
     if prices.off_peak:
         yield "      off_peak:"
         yield f"        windows_utc: [{', '.join(window_text(window) for window in prices.off_peak.windows)}]"
+        if prices.off_peak.dates:
+            yield f"        dates_utc: [{', '.join(map(str, prices.off_peak.dates))}]"
         yield f"        prices: {{{ladder_text(prices.off_peak.ladder)}}}"
 
 

@@ -58,6 +58,24 @@ def test_mistral_charges_7_quarters_in_its_priority_tier(tier: str | None, pico_
 
 
 @pytest.mark.parametrize(
+    ("time", "usd"),
+    [
+        ("2027-02-04T08:00", "0.042"),  # a Thursday
+        ("2027-02-08T08:00", "0.021"),  # the third day of the Spring Festival, a Monday
+        ("2027-02-20T08:00", "0.021"),  # a Saturday, whether people work for another day or not
+        ("2027-10-05T03:59:59", "0.021"),
+        ("2027-10-08T03:59:59", "0.042"),
+        ("2027-10-08T04:00", "0.021"),
+    ],
+)
+def test_deepseek_has_no_peak_on_chinas_public_holidays(time: str, usd: str) -> None:
+    """api-docs.deepseek.com/quick_start/pricing since September 2026. It was booked at twice what it costs."""
+    prices = load_price_book(providers=["deepseek"]).lookup("deepseek", "deepseek-flash", at(time))
+    assert prices is not None
+    assert price(Usage(100_000, output_tokens=10_000), prices).total_pico_usd == parse_usd(usd)
+
+
+@pytest.mark.parametrize(
     ("provider", "model", "tier"),
     [
         ("groq", "openai/gpt-oss-120b", "performance"),

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
 
 import pytest
@@ -127,10 +128,12 @@ MONDAY_NIGHT = Window((1,), 60, 120)
         ("2026-11-16T01:59:59", 1),
         ("2026-11-16T02:00", 2),
         ("2026-11-17T01:30", 2),
+        ("2027-02-08T23:59:59", 1),
+        ("2027-02-09", 2),
     ],
 )
 def test_the_hour_sets_the_price(time: str, cached: int) -> None:
-    off_peak = OffPeak((MONDAY_NIGHT,), Ladder(Rates(1, 2)))
+    off_peak = OffPeak((MONDAY_NIGHT,), Ladder(Rates(1, 2)), (date(2027, 2, 8),))
     book = PriceBook([make_file(ModelRecord("large", (make_prices(Rates(2, 4), from_us=JUNE, off_peak=off_peak),)))])
     found = book.lookup("acme", "large", at(time))
     assert found is not None
@@ -160,14 +163,15 @@ def test_what_has_no_price_never_gets_another() -> None:
 
 
 def test_off_peak_hours_end_a_price_at_their_minute() -> None:
-    """Nights of Friday (5) and Saturday; 5 June 2026 is a Friday. Every change within two weeks is predicted."""
+    """Nights of Friday (5) and Saturday, and a holiday; 5 June 2026 is a Friday. Every change within two weeks is
+    predicted."""
     nights = (Window((5, 6), 22 * 60 + 30, 24 * 60), Window((6,), 0, 6 * 60))
-    cheap = replace(OLD, off_peak=OffPeak(nights, Ladder(Rates(1, 1))))
+    cheap = replace(OLD, off_peak=OffPeak(nights, Ladder(Rates(1, 1)), (date(2026, 6, 9),)))
     book = PriceBook([make_file(ModelRecord("large", (cheap,)))])
     minutes = range(at("2026-06-04"), at("2026-06-18"), MINUTE_US)
     prices = [book.lookup("acme", "large", minute) for minute in minutes]
     changes = [minutes[n] for n in range(1, len(prices)) if prices[n] != prices[n - 1]]
-    assert len(changes) == 8
+    assert len(changes) == 10
     at_us = minutes[0]
     for change in changes:
         while (until := book.holds_until_us("acme", "large", at_us)) < change:

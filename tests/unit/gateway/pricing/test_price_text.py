@@ -1,3 +1,4 @@
+from datetime import date
 from fractions import Fraction
 
 import pytest
@@ -40,6 +41,7 @@ models:
       priority: {prices: {input: 9, output: 9}}
       off_peak:
         windows_utc: [{weekdays: [7, 6], start: "22:30", end: "24:00"}]
+        dates_utc: [2027-02-08, 2027-01-01]
         prices: {input: 0.1, output: 0.2}
 """
 STEP = "{above_input_tokens: 9, input: 1, output: 1}"
@@ -67,7 +69,8 @@ def test_every_field_is_read_exactly() -> None:
         "batch": Service(Fraction(1, 2)),
         "priority": Service(ladder=Ladder(Rates(9 * million, 9 * million))),
     }
-    assert new.off_peak == OffPeak((Window((6, 7), 1350, 1440),), Ladder(Rates(100_000, 200_000)))
+    holidays = date(2027, 1, 1), date(2027, 2, 8)
+    assert new.off_peak == OffPeak((Window((6, 7), 1350, 1440),), Ladder(Rates(100_000, 200_000)), holidays)
     assert new.standard_tiers == ("", "auto", "default", "on_demand", "standard")
     assert (new.unreported_tiers, new.per_refusal_pico_usd) == (("priority",), 50_000_000_000)
 

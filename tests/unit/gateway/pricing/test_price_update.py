@@ -1,9 +1,20 @@
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
 
 import pytest
 
-from gateway.pricing.catalogue import Ladder, ModelPrices, ModelRecord, ProviderPrices, Rates, Service, Step
+from gateway.pricing.catalogue import (
+    Ladder,
+    ModelPrices,
+    ModelRecord,
+    OffPeak,
+    ProviderPrices,
+    Rates,
+    Service,
+    Step,
+    Window,
+)
 from gateway.pricing.price_update import Kind, append, compare, describe
 from tests.unit.gateway.pricing.builders import at, make_file, make_prices
 
@@ -78,6 +89,18 @@ def test_an_alias_changes_the_record_it_names() -> None:
 
 def test_a_price_that_the_source_dates_keeps_its_date() -> None:
     assert updated(("large", replace(NEW, from_us=NEXT))).models[0].history[-1].from_us == NEXT
+
+
+def test_dates_that_are_off_peak_stay() -> None:
+    """litellm's map has hours and weekdays alone."""
+    nights = OffPeak((Window((1,), 0, 60),), NEW.ladder)
+    before = replace(OLD, off_peak=replace(nights, dates=(date(2027, 1, 1),)))
+    file = make_file(ModelRecord("large", (before,)))
+    assert compare([file], {"acme": {"large": replace(OLD, off_peak=nights)}}, at_us=TODAY) == []
+    (change,) = compare([file], {"acme": {"large": replace(NEW, off_peak=nights)}}, at_us=TODAY)
+    assert change.after == replace(NEW, off_peak=before.off_peak)
+    (gone,) = compare([file], {"acme": {"large": OLD}}, at_us=TODAY)
+    assert describe(gone)[0].startswith("off-peak")
 
 
 def test_a_record_of_the_same_day_is_not_rewritten() -> None:

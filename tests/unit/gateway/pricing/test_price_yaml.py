@@ -1,4 +1,5 @@
 from dataclasses import replace
+from datetime import date
 from fractions import Fraction
 
 import pytest
@@ -40,6 +41,7 @@ WINDOWS = st.builds(
     st.integers(0, 1440),
     st.integers(0, 1440),
 )
+HOLIDAYS = ((), (date(2027, 1, 1), date(2027, 2, 8)))
 PRICES = st.builds(
     ModelPrices,
     ladder=LADDERS,
@@ -47,7 +49,8 @@ PRICES = st.builds(
     source=TEXT,
     services=st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, SERVICES)),
     per_request_pico_usd=st.integers(0, 10**12),
-    off_peak=st.none() | st.builds(OffPeak, st.lists(WINDOWS, min_size=1, max_size=2).map(tuple), LADDERS),
+    off_peak=st.none()
+    | st.builds(OffPeak, st.lists(WINDOWS, min_size=1, max_size=2).map(tuple), LADDERS, st.sampled_from(HOLIDAYS)),
     note=st.just("") | TEXT,
 )
 
