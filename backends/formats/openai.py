@@ -181,7 +181,7 @@ class OpenAIStreamReader(StreamReader):
     def _chunk(self, events: Sequence[ChatEvent], lines: Sequence[bytes]) -> Chunk:
         """One chunk for these events; `lines` has the data of each."""
         characters = 0
-        has_output = has_parts = is_malformed = is_given_up = is_ended_twice = False
+        has_output = has_parts = is_malformed = is_given_up = is_ended_twice = is_foreign = False
         finish_reason = usage = usage_so_far = timings = None
         for event in events:
             has_usage = event.usage is not None or event.x_groq is not None
@@ -206,6 +206,8 @@ class OpenAIStreamReader(StreamReader):
                 else:
                     self._seen_choices.add(choice.index)
                 has_usage = has_usage or choice.usage is not None
+            if event.choices is None and event.usage is None:
+                is_foreign = True
             if has_usage:
                 self._has_usage = True
                 found_usage, is_no_usage = _usage(event)
@@ -230,6 +232,8 @@ class OpenAIStreamReader(StreamReader):
                 raise given_up
             if event.x_breakeven:
                 timings = parse_timings(event.x_breakeven)
+        if is_foreign:
+            events, lines = _of_the_chat(events, lines)
         if has_parts:
             lines = [with_one_text(line) for line in lines]
         if is_ended_twice:
@@ -303,6 +307,13 @@ def _is_given_up(choice: Choice) -> bool:
 def _text_of(event: ChatEvent) -> str:
     texts = (choice.delta.content for choice in event.choices or () if choice.delta is not None)
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def _of_the_chat(events: Sequence[ChatEvent], lines: Sequence[bytes]) -> tuple[Sequence[ChatEvent], Sequence[bytes]]:
+    """Without events of a server's own, as hermes-agent's `hermes.tool.progress`: clients take each for a chunk, and
+    break on one without choices."""
+    kept = [at for at, event in enumerate(events) if event.choices is not None or event.usage is not None]
+    return [events[at] for at in kept], [lines[at] for at in kept]
 
 
 def _without_usage(events: Sequence[ChatEvent], lines: Sequence[bytes]) -> list[bytes]:
