@@ -5,11 +5,12 @@ import shlex
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 import typer
 import typer.main
+from pydantic import BaseModel
 
 from gateway.cli import COMMANDS, build
 from gateway.config.settings import Settings
@@ -197,6 +198,21 @@ def _as_rules(text: str, first: str) -> str:
     rule = f"  - name: example\n{text}" if first == "choose" else text
     is_last = "when:" not in rule
     return rule if is_last else f"{rule.rstrip()}\n  - name: default\n    choose: {{from: any}}\n"
+
+
+def fields_of(kind: object) -> Iterator[str]:
+    """The names of a model's fields, and of the fields of models within its types."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        for name, field in kind.model_fields.items():
+            yield name
+            yield from fields_of(field.annotation)
+    for inner in get_args(kind):
+        yield from fields_of(inner)
+
+
+def test_every_setting_is_told_of() -> None:
+    told = set(re.findall(r"\w+", " ".join(text_of(page) for page in PAGES)))
+    assert not set(fields_of(Settings)) - told
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
