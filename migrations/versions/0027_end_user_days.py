@@ -1,6 +1,6 @@
 """What budgets count of each end user of a key, by day."""
 
-from datetime import UTC, datetime
+import time
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,6 +9,7 @@ revision = "0027"
 down_revision = "0026"
 
 DAY_US = 86_400_000_000
+DAYS = 33
 MOST = 9 * 10**18
 PAID = ("input", "cached_input", "cache_write", "output", "other", "compute")
 
@@ -25,8 +26,8 @@ def upgrade() -> None:
     )
     op.create_index("ix_end_user_days_day", "end_user_days", ["day"])
     op.create_index("ix_end_user_days_end_user", "end_user_days", ["end_user"])
-    # Budgets have windows of a day or a month, so that older requests are in none.
-    month = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    # A month's days are kept, counted and verified until two days after its end: older requests are in none.
+    since_us = (time.time_ns() // 1000 // DAY_US - DAYS) * DAY_US
     by_index = "INDEXED BY ix_entries_end_user" if op.get_bind().dialect.name == "sqlite" else ""
     paid = " + ".join(f"COALESCE(entries.{name}_pico_usd, 0)" for name in PAID)
     corrections = "SELECT SUM(amount_pico_usd) FROM adjustments WHERE adjustments.request_id = entries.request_id"
@@ -40,7 +41,7 @@ def upgrade() -> None:
             FROM entries {by_index}
             JOIN dimensions ON dimensions.id = dimension_id
             JOIN circumstances ON circumstances.id = circumstance_id
-            WHERE end_user IS NOT NULL AND accepted_at_us >= {round(month.timestamp()) * 1_000_000}
+            WHERE end_user IS NOT NULL AND accepted_at_us >= {since_us}
         ) AS requests
         GROUP BY key_id, end_user, day
         HAVING SUM(counted) <> 0

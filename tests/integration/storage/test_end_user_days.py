@@ -114,12 +114,12 @@ async def test_requests_without_an_end_user_are_in_no_row(engine: AsyncEngine) -
     assert await rows(engine) == 0
 
 
-async def test_an_older_database_is_filled_from_its_requests_since_the_month_began(database_url: str) -> None:
+async def test_an_older_database_is_filled_from_requests_of_every_day_that_is_kept(database_url: str) -> None:
     await migrate(database_url)
     engine = open_database(database_url)
     await booked(engine)
     old = await rows(engine)
-    await booked(engine, first=90, later_us=now_us() - START_US + DAY_US)
+    await booked(engine, first=90, later_us=now_us() - START_US - 33 * DAY_US)
     query = select(end_user_days).order_by(*end_user_days.primary_key)
     async with engine.connect() as connection:
         before = (await connection.execute(query)).all()
