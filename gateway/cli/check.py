@@ -1,7 +1,10 @@
 """`breakeven check`: is the configuration right? Offline; starts and calls nothing."""
 
 import json
-from collections.abc import Container, Iterator
+import re
+from collections.abc import Container, Iterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +23,12 @@ from gateway.pricing.price_figures import terms_text, unit_figures
 from gateway.routing.snapshot import Candidate
 from gateway.rulebook.versions import text_version
 
+_DEARER: Final[Mapping[str, str]] = {
+    r"(?:mtls-)?[a-z]{2}\.api\.openai\.com": r"gpt-(?:5\.(?:[4-9]|\d\d)|[6-9]|\d\d)",
+    r"api\.[a-z]{2}\.mistral\.ai": "",
+}
+"""Regional hosts that charge 10 % more and say nothing of it, and the models for which they do. xAI's answers say."""
+
 
 def command(as_json: AsJson = False) -> None:
     """Validate breakeven.yaml, rules.yaml, price overrides and the provider keys in the environment."""
@@ -29,6 +38,7 @@ def command(as_json: AsJson = False) -> None:
     )
     rules_version = text_version(read_text(deployment.home.rules_file))
     notes = list(_limits_of_nothing(deployment.settings, snapshot.candidates))
+    notes += _dearer_regions(deployment.settings, snapshot.candidates)
     judge = deployment.settings.shadow_calls.asked_judge
     if judge is not None and (problem := judge_problem(judge, snapshot)):
         notes.append(problem)
@@ -65,6 +75,26 @@ def _limits_of_nothing(settings: Settings, models: Container[str]) -> Iterator[s
         for name in names:
             if name not in models:
                 yield f"{where}: there is no model {name!r} here now, so this limits nothing"
+
+
+def _dearer_regions(settings: Settings, models: Mapping[str, Candidate]) -> Iterator[str]:
+    for name, block in settings.backends.items():
+        host = urlsplit(block.base_url).hostname or ""
+        dearer = next((models for pattern, models in _DEARER.items() if re.fullmatch(pattern, host)), None)
+        listed = [
+            model
+            for model, one in models.items()
+            if dearer is not None
+            and one.backend == name
+            and re.match(dearer, one.upstream_model)
+            and one.prices is not None
+            and not one.prices.discount
+        ]
+        if listed:
+            yield (
+                f"backends.{name}: {host} charges 10 % more than the list price, which no answer of it tells. "
+                f"Give {', '.join(listed)} `discount: -0.1` in price_overrides"
+            )
 
 
 def _shown_price(candidate: Candidate) -> str:

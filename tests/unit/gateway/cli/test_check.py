@@ -58,3 +58,35 @@ def test_a_price_is_told_in_the_tier_that_the_block_asks_for(home: Home) -> None
     assert models["unknown"].endswith(
         "; asked for in unheard-of, which has no price: requests will be booked with cost NULL"
     )
+
+
+REGIONS = """backends:
+  openai-eu: {base_url: "https://eu.api.openai.com/v1"}
+  openai-all: {base_url: "https://api.openai.com/v1"}
+  mistral-eu: {base_url: "https://api.eu.mistral.ai/v1"}
+  mistral-us: {base_url: "https://api.us.mistral.ai/v1"}
+price_overrides: [terms.yaml]
+"""
+REGIONAL = """version: 1
+models:
+  new: {backend: openai-eu, upstream_model: gpt-5.4, priced_as: openai/gpt-5.4, context_window: 9000}
+  old: {backend: openai-eu, upstream_model: gpt-4o, priced_as: openai/gpt-4o, context_window: 9000}
+  all: {backend: openai-all, upstream_model: gpt-5.4, priced_as: openai/gpt-5.4, context_window: 9000}
+  small: {backend: mistral-eu, upstream_model: m, priced_as: mistral/mistral-small-latest, context_window: 9000}
+  agreed: {backend: mistral-us, upstream_model: m, priced_as: mistral/mistral-large-latest, context_window: 9000}
+rules: [{name: default, choose: {from: any}}]
+"""
+
+
+def test_a_regional_host_that_costs_more_is_noted(home: Home) -> None:
+    """Its answers cost 10 % more than was booked, and nothing but the bill says so."""
+    new_home(home.root)
+    home.config_file.write_text("engine: {is_enabled: false}\n" + REGIONS)
+    home.rules_file.write_text(REGIONAL)
+    terms = "overrides: [{provider: mistral, model: mistral-large-latest, discount: -0.1}]\n"
+    (home.root / "terms.yaml").write_text(terms)
+    notes = json.loads(CliRunner().invoke(build("check"), ["check", "--json"]).stdout)["notes"]
+    assert [(note.partition(":")[0], note.partition("Give ")[2].partition(" `")[0]) for note in notes] == [
+        ("backends.openai-eu", "new"),
+        ("backends.mistral-eu", "small"),
+    ]
