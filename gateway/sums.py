@@ -5,6 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
+import msgspec
+
 from gateway.economics.rent import GpuRent
 from gateway.economics.traffic import HourlyTraffic
 
@@ -72,8 +74,7 @@ class Latencies:
     decode_tokens_per_second_p5: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(msgspec.Struct, frozen=True, gc=False):
     """One group. `group` maps each requested dimension to its value; hours and days are ISO 8601 local times.
 
     Amounts by token class and list price cover priced requests only, never `unpriced_requests`. The lower bound covers

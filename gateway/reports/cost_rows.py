@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
 from operator import add, attrgetter
 
@@ -15,7 +15,7 @@ MTOK = 10**6
 COUNTS = ("requests", "successful_requests", "input_tokens", "output_tokens")
 MONEY = ("input_pico_usd", "cached_input_pico_usd", "cache_write_pico_usd", "output_pico_usd")
 SIMULATED: Dimension = "is_simulated"
-NUMBERS = [one.name for one in fields(Sums)][1:-1]
+NUMBERS = Sums.__struct_fields__[1:-1]
 _counts_of, _money_of, _numbers_of = attrgetter(*COUNTS), attrgetter(*MONEY), attrgetter(*NUMBERS)
 
 

@@ -21,7 +21,7 @@ from gateway.storage.tables.books import dimensions
 from gateway.sums import Dimension, SumsQuery
 
 Group = tuple[str | None, ...]
-Numbered = tuple[Group, list[int]]
+Numbered = tuple[Group, tuple[int, ...]]
 HALF: Final = 32
 LOW: Final = (1 << HALF) - 1
 MOST: Final = (1 << 63) - 1
@@ -151,7 +151,7 @@ def grouped(sums: SpanSums, known: Known, by: Sequence[Dimension], names: Sequen
     [starts] = np.nonzero(np.diff(codes, prepend=-1))
     totals = [_added_up(figure, starts).tolist() for figure in _figures(sums, known, columns, places[columns], names)]
     groups = (numbers[code] for code in codes[starts].tolist())
-    yield from zip(groups, map(list, zip(*totals, strict=True)), strict=True)
+    yield from zip(groups, zip(*totals, strict=True), strict=True)
 
 
 def _figures(sums: SpanSums, known: Known, columns: Any, places: Any, names: Sequence[str]) -> Iterator[Any]:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import fields
 from operator import add, itemgetter
 
 from gateway.storage.sums.by_dimension import Group, Known, SpanSums, grouped
@@ -15,7 +14,7 @@ from gateway.storage.sums.sum_rows import BY_STATUS
 from gateway.sums import TIMES, Latencies, Sums, SumsQuery, TooManyGroups
 
 NUMBERS = (*SUMS, *BY_STATUS)
-_fields = [one.name for one in fields(Sums)][1:-1]
+_fields = Sums.__struct_fields__[1:-1]
 assert sorted(_fields) == sorted(NUMBERS)
 _as_fields = itemgetter(*map(NUMBERS.index, _fields))
 """Reorders a group's numbers from NUMBERS to the fields of Sums."""
@@ -29,7 +28,7 @@ class Groups:
         self._of_queries = [_Groups(query, calendar) for query in queries]
 
     def add(self, at_us: int | None, row: Totals) -> None:
-        numbers = [int(row.get(name) or 0) for name in NUMBERS]
+        numbers = tuple(int(row.get(name) or 0) for name in NUMBERS)
         for one in self._of_queries:
             one.add(at_us, row, numbers)
 
@@ -54,10 +53,10 @@ class _Groups:
     def __init__(self, query: SumsQuery, calendar: Calendar) -> None:
         self.query = query
         self._calendar = calendar
-        self._sums: dict[Group, list[int]] = {}
+        self._sums: dict[Group, tuple[int, ...]] = {}
         self._sketches: dict[Group, tuple[bytearray, ...]] = {}
 
-    def add(self, at_us: int | None, row: Totals, numbers: Sequence[int]) -> None:
+    def add(self, at_us: int | None, row: Totals, numbers: tuple[int, ...]) -> None:
         """`numbers` are those of `row`, in the order of NUMBERS."""
         for values in self._groups_of(at_us, row):
             self._add_to(values, numbers)
@@ -68,9 +67,9 @@ class _Groups:
             self._add_to(values, numbers)
         self._refuse_too_many()
 
-    def _add_to(self, values: Group, numbers: Sequence[int]) -> None:
+    def _add_to(self, values: Group, numbers: tuple[int, ...]) -> None:
         present = self._sums.get(values)
-        self._sums[values] = list(numbers) if present is None else list(map(add, present, numbers))
+        self._sums[values] = numbers if present is None else tuple(map(add, present, numbers))
 
     def _refuse_too_many(self) -> None:
         if self.query.most_groups is not None and len(self._sums) > self.query.most_groups:

@@ -2,11 +2,11 @@
 
 import random
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace as replaced
 from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -113,7 +113,7 @@ async def test_sums_by_end_user_are_those_by_team_where_each_team_is_one_end_use
             named: tuple[Dimension, ...] = tuple(whose if name == "team" else name for name in by)
             filters: dict[Dimension, str | None] = {} if who == ANY else {whose: who}
             rows = await reports.sums(SumsQuery(*period, named, filters, "Asia/Kolkata", as_of_us))
-            found.append([replace(one, group=dict(enumerate(one.group.values()))) for one in rows])  # pyright: ignore
+            found.append([structs.replace(one, group=dict(enumerate(one.group.values()))) for one in rows])  # pyright: ignore
         assert found[0] == found[1], by
         assert bool(found[0]) == (who != "nobody")
     huge = Cost(output_pico_usd=10**17 - 1, list_pico_usd=10**17 - 1)

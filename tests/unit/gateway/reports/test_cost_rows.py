@@ -1,11 +1,11 @@
 """A part of a cost report's groups, the others as one row, any order of all of them, and what they cost before."""
 
-from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from gateway.errors import InvalidRequest

@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import ItemsView, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gateway.reports.books import Books, BooksOf
 from gateway.reports.views import CostQuery

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from fractions import Fraction
 
+from msgspec import structs
+
 from gateway.ledger.entry import JUDGE, SHADOW
 from gateway.money import parse_usd
 from gateway.pricing.catalogue import Service
@@ -74,7 +76,7 @@ def test_idle_rent_shadow_calls_and_their_judge_count_as_spent() -> None:
 def test_what_nobody_answered_would_have_cost_nothing_elsewhere_either() -> None:
     prices = replace(make_prices(1.0, 2.0), per_request_pico_usd=USD)
     snapshot = make_snapshot(candidates=[make_candidate("mid", prices=prices)])
-    failed = replace(CHAT, group={**CHAT.group, "status": "failed"}, input_tokens=0, input_pico_usd=0)
+    failed = structs.replace(CHAT, group={**CHAT.group, "status": "failed"}, input_tokens=0, input_pico_usd=0)
     [answered] = savings(snapshot, [CHAT], None)
     assert savings(snapshot, [CHAT, failed], None) == [answered]
     assert parse_usd(answered.would_have_cost_usd) == 2 * USD

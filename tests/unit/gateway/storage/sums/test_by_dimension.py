@@ -20,4 +20,4 @@ def test_narrow_figures_of_several_spans_add_up() -> None:
     parts = [SpanSums(("requests",), np.array([1, 2]), narrowed(np.array([[n, n]]))) for n in (100, 120, MOST)]
     known = Known(np.array([1, 2]), {"team": ["red", "red"], "status": ["completed"] * 2, "is_simulated": [False] * 2})
     names = ("requests", "successful_requests")
-    assert [*grouped(joined(parts), known, ("team",), names)] == [(("red",), [2 * (220 + MOST)] * 2)]
+    assert [*grouped(joined(parts), known, ("team",), names)] == [(("red",), (2 * (220 + MOST),) * 2)]
