@@ -8,23 +8,32 @@ import base64
 import contextlib
 import hashlib
 import json
+import logging
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 from cryptography.fernet import Fernet, InvalidToken
 
 from dashboards.sign_in.sessions import IDLE_SECONDS, NOTE_SECONDS, Session
 
+LOG = logging.getLogger(__name__)
+
 
 class SessionFiles:
-    """A sessions.Shelf. `seen_at` is stored as the file's modification time."""
+    """A sessions.Shelf. `seen_at` is stored as the file's modification time. While the disk takes no changes, sessions
+    are in memory alone: whoever looks for what is wrong can sign in."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._directory = directory
 
     def save(self, secret: str, session: Session) -> None:
-        self._sweep(session.started_at)
+        with self._as_far_as_the_disk_goes():
+            self._sweep(session.started_at)
+            self._write(self._path(secret), secret, session)
+
+    def _write(self, path: Path, secret: str, session: Session) -> None:
         fields = {
             "key": session.key,
             "name": session.name,
@@ -34,7 +43,6 @@ class SessionFiles:
             "started_at": session.started_at,
             "key_id": session.key_id,
         }
-        path = self._path(secret)
         part = path.with_suffix(".part")
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(_seal(secret).encrypt(json.dumps(fields).encode()))
@@ -60,10 +68,11 @@ class SessionFiles:
             return None
 
     def touch(self, secret: str, seen_at: float) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with self._as_far_as_the_disk_goes(), contextlib.suppress(FileNotFoundError):
             os.utime(self._path(secret), (seen_at, seen_at))
 
     def remove(self, secret: str) -> None:
+        """Raises OSError: the session would be found again."""
         self._path(secret).unlink(missing_ok=True)
 
     def _sweep(self, now: float) -> None:
@@ -72,6 +81,15 @@ class SessionFiles:
             with contextlib.suppress(FileNotFoundError):
                 if now - path.stat().st_mtime > IDLE_SECONDS + NOTE_SECONDS:
                     path.unlink()
+
+    @contextlib.contextmanager
+    def _as_far_as_the_disk_goes(self) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            LOG.warning(
+                "cannot write to %s: %s: a restart of the web UI signs people out", self._directory, error.strerror
+            )
 
     def _path(self, secret: str) -> Path:
         return self._directory / hashlib.sha256(b"file " + secret.encode()).hexdigest()

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from dashboards.sign_in.session_files import SessionFiles
-from dashboards.sign_in.sessions import IDLE_SECONDS, LONGEST_SECONDS, Sessions
+from dashboards.sign_in.sessions import IDLE_SECONDS, LONGEST_SECONDS, NOTE_SECONDS, Sessions
 from tests.hand_clock import HandClock
 
 
@@ -14,6 +16,19 @@ def test_a_restart_signs_nobody_out(tmp_path: Path) -> None:
     )
     again = Sessions(clock, SessionFiles(tmp_path)).find(secret)
     assert again == session
+
+
+def test_a_disk_that_takes_no_changes_keeps_nobody_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody could sign in to look why the disk was full."""
+    clock, directory = HandClock(), tmp_path / "sessions"
+    sessions = Sessions(clock, SessionFiles(directory))
+    directory.rmdir()
+    directory.touch()  # no folder any more, so that whatever is written fails
+    secret, session = sessions.start("bk-secret", "ann", "owner", frozenset())
+    clock.now += NOTE_SECONDS + 1
+    assert sessions.find(secret) is session
+    assert [one.levelname for one in caplog.records] == ["WARNING", "WARNING"]
+    assert f"cannot write to {directory}: Not a directory" in caplog.text
 
 
 def test_signing_out_is_for_good(tmp_path: Path) -> None:
