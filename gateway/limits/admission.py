@@ -203,7 +203,7 @@ class Admission:
         if any(self.treasury.free(purse) < more for purse in hold.purses):
             return False
         for purse in hold.purses:
-            purse.reserve(more)
+            purse.extend(more)
         hold.amount += more
         return True
 

@@ -18,6 +18,7 @@ class Purse:
     limit: int
     free: int = 0
     reserved: int = 0
+    under_way: int = 0  # requests that have reserved here, be it nothing: a fallback may cost more than a free model
     _too_much: int = 0  # reserved when the limit was lowered: what it leaves unused may be above the new one
     as_of: int = 0  # the last reading of the ledger known to this purse
     unshipped: int = 0
@@ -38,12 +39,19 @@ class Purse:
         self.idle_reports = 0
         if amount > self.free:
             return False
-        self.free -= amount
-        self.reserved += amount
+        self.extend(amount)
+        self.under_way += 1
         return True
+
+    def extend(self, more: int) -> None:
+        """Reserve more of what is free for a request under way."""
+        self.idle_reports = 0
+        self.free -= more
+        self.reserved += more
 
     def settle(self, reserved: int, cost: int) -> None:
         """A request ended: the unused part of its reservation is free again."""
+        self.under_way -= 1
         self.reserved -= reserved
         self.free += reserved - cost
         if self._too_much > 0:
@@ -91,4 +99,4 @@ class Purse:
     @property
     def is_empty(self) -> bool:
         holding = self.holding
-        return not (holding.total or holding.spent or self.reserved or self.waiting)
+        return not (holding.total or holding.spent or self.under_way or self.waiting)

@@ -53,8 +53,8 @@ class Treasury:
         return purse
 
     def windows_in_use(self) -> set[str]:
-        """Windows of the accounts in which requests in progress hold money or wait for it."""
-        return {purse.account.window for purse in self._purses.values() if purse.reserved or purse.waiting}
+        """Windows of the accounts in which requests are in progress or wait for money."""
+        return {purse.account.window for purse in self._purses.values() if purse.under_way or purse.waiting}
 
     def free(self, purse: Purse) -> int:
         """What may be spent now. Expired leases are dropped: the money may be leased to others by now."""

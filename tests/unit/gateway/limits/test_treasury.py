@@ -58,6 +58,18 @@ async def test_a_purse_in_use_is_kept() -> None:
     assert treasury.purse(ACCOUNT, LIMIT) is purse
 
 
+async def test_the_purse_of_a_request_at_a_free_model_is_kept_as_its_fallback_may_cost() -> None:
+    treasury = Treasury(HeardCounters(), idle_reports=2)
+    purse = treasury.purse(ACCOUNT, LIMIT)
+    assert purse.reserve(0)
+    for _ in range(4):
+        await treasury.report()
+    assert treasury.purse(ACCOUNT, LIMIT) is purse
+    purse.settle(0, 0)
+    await treasury.report()
+    assert treasury.purse(ACCOUNT, LIMIT) is not purse
+
+
 async def test_only_what_the_purse_lacks_is_asked_for() -> None:
     counters = HeardCounters()
     treasury = Treasury(counters)
