@@ -77,7 +77,7 @@ class ItemResponseClassifier:
         return found.first, found.second
 
     def bind(self, profiles: Sequence[ModelProfile]) -> "ItemResponseClassifier":
-        """The same artefact for another catalogue. Raises UnknownHead if a profile names a head it does not have."""
+        """The same artefact for another catalogue."""
         return ItemResponseClassifier(self._projector, self._traits, self._book, profiles, adaptation=self._adaptation)
 
     def _line(self, name: str, curve: Curve) -> tuple[str, float, float, float, float]:

@@ -18,10 +18,6 @@ STATED_DEVIATION, BENCHMARK_DEVIATION, FAMILY_DEVIATION, SIZE_DEVIATION = 0.3, 0
 DEFAULT_OUTPUT_TOKENS = 300.0
 
 
-class UnknownHead(ValueError):
-    """A profile names a head that the artefact does not have."""
-
-
 @dataclass(frozen=True, slots=True)
 class Curve:
     """P(good enough) = sigmoid(offset - slopes · traits); `deviation` is that of the offset, in logits."""
@@ -61,11 +57,13 @@ class CurveBook:
 
 
 def resolve(profile: ModelProfile, book: CurveBook) -> Curve:
-    """Uses the first of head, benchmarks, ability and name that is known. Raises UnknownHead."""
+    """Uses the first of head, benchmarks, ability and name that is known. Which heads there are depends on the artefact
+    in force, so one that this artefact lacks is no error."""
     if profile.head is not None:
         head = find_head(profile.head, book)
         if head is None:
-            raise UnknownHead(f"model {profile.name}: the classifier has no head {profile.head!r}")
+            known = resolve(replace(profile, head=None), book)
+            return replace(known, origin=f"no head {profile.head!r}: {known.origin}")
         return replace(head, origin=f"head {profile.head}")
     if profile.benchmarks:
         ability = ability_from_benchmarks(profile.benchmarks, book)

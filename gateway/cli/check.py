@@ -12,15 +12,17 @@ from rich.table import Table
 from gateway.cli.options import AsJson
 from gateway.cli.show_table import show_table
 from gateway.clock import now_us
-from gateway.composition.deployment import load_deployment
+from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.home import find_home
 from gateway.config.settings import Settings, read_text
+from gateway.learning.classifier_versions import ClassifierVersions
 from gateway.learning.judge_model import judge_problem
 from gateway.money import format_usd
 from gateway.pricing.catalogue import ModelPrices
 from gateway.pricing.price import UnknownServiceTier, service
 from gateway.pricing.price_figures import terms_text, unit_figures
 from gateway.routing.snapshot import Candidate
+from gateway.rulebook.catalogue import profiles
 from gateway.rulebook.versions import text_version
 
 _DEARER: Final[Mapping[str, str]] = {
@@ -39,6 +41,7 @@ def command(as_json: AsJson = False) -> None:
     rules_version = text_version(read_text(deployment.home.rules_file))
     notes = list(_limits_of_nothing(deployment.settings, snapshot.candidates))
     notes += _dearer_regions(deployment.settings, snapshot.candidates)
+    notes += _unknown_evidence(deployment)
     judge = deployment.settings.shadow_calls.asked_judge
     if judge is not None and (problem := judge_problem(judge, snapshot)):
         notes.append(problem)
@@ -75,6 +78,20 @@ def _limits_of_nothing(settings: Settings, models: Container[str]) -> Iterator[s
         for name in names:
             if name not in models:
                 yield f"{where}: there is no model {name!r} here now, so this limits nothing"
+
+
+def _unknown_evidence(deployment: Deployment) -> Iterator[str]:
+    """Models whose quality is predicted from something else than rules.yaml says."""
+    models = deployment.catalogue.models(deployment.rules)
+    stated = {name: one for name, one in models.items() if one.head is not None or one.benchmarks}
+    if not stated:
+        return
+    versions = ClassifierVersions(deployment.home.classifier_directory)
+    for name, origin in versions.open_frozen().bind(profiles(stated)).origins.items():
+        if not origin.startswith(("head ", "public benchmark averages")):
+            head = stated[name].head
+            what, used = "benchmarks" if head is None else "head", origin.removeprefix(f"no head {head!r}: ")
+            yield f"models.{name}.{what}: not known to the classifier, so its quality is predicted by {used}"
 
 
 def _dearer_regions(settings: Settings, models: Mapping[str, Candidate]) -> Iterator[str]:

@@ -236,7 +236,7 @@ class ModelSpec(Strict):
     supports: list[Ability] = Field(default_factory=lambda: ["streaming"])
     priced_as: str | None = None
     head: str | None = None
-    benchmarks: dict[str, float] | None = None
+    benchmarks: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
     ability: float | None = Field(default=None, ge=0, le=1)
 
     @model_validator(mode="after")

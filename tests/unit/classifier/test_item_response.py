@@ -8,7 +8,6 @@ import pytest
 
 from classifier.item_response import ItemResponseClassifier
 from classifier.load import load_artefact
-from classifier.profiles import UnknownHead
 from classifier.protocol import Classification, Conversation, ModelProfile
 
 NAMES = ("gpt-5.4-mini", "gpt-4o-mini", "mixtral-8x7b-instruct-v0.1", "smollm2-135m-instruct")
@@ -121,11 +120,6 @@ def test_versions_follow_the_catalogue() -> None:
     again = load_artefact().bind([ModelProfile(name) for name in NAMES])
     assert again.version == BOUND.version != SHIPPED.version
     assert SHIPPED.bind([ModelProfile("gpt-4o", ability=0.7)]).version != SHIPPED.bind([ModelProfile("gpt-4o")]).version
-
-
-def test_an_unknown_head_is_refused() -> None:
-    with pytest.raises(UnknownHead, match="no head 'nobody'"):
-        SHIPPED.bind([ModelProfile("m", head="nobody")])
 
 
 def test_threads_share_one_classifier() -> None:

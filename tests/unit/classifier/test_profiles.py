@@ -51,6 +51,7 @@ def test_sizes_are_read_from_names(name: str, size: float | None) -> None:
     ("profile", "origin"),
     [
         (ModelProfile("a", head="gpt-4o-mini", ability=0.1), "head gpt-4o-mini"),
+        (ModelProfile("a", head="nobody", ability=0.1), "no head 'nobody': stated ability"),
         (ModelProfile("a", benchmarks={"MMLU": 0.8}, ability=0.1), "public benchmark averages"),
         (ModelProfile("a", benchmarks={"unheard-of": 0.8}, ability=0.1), "stated ability"),
         (ModelProfile("openai/gpt-4o"), "trained head of gpt-4o"),

@@ -90,3 +90,23 @@ def test_a_regional_host_that_costs_more_is_noted(home: Home) -> None:
         ("backends.openai-eu", "new"),
         ("backends.mistral-eu", "small"),
     ]
+
+
+HEADS = """version: 1
+models:
+  a: {backend: local, upstream_model: a, context_window: 9000, head: gpt-4o}
+  b: {backend: local, upstream_model: b, context_window: 9000, head: nobody, ability: 0.6}
+  c: {backend: local, upstream_model: c-7b, context_window: 9000, benchmarks: {unheard-of: 0.7}}
+rules: [{name: default, choose: {from: any}}]
+"""
+
+
+def test_what_the_classifier_does_not_know_of_a_model_is_noted(home: Home) -> None:
+    """A misspelt head was called valid, and no gateway started with it."""
+    new_home(home.root)
+    home.rules_file.write_text(HEADS)
+    result = CliRunner().invoke(build("check"), ["check", "--json"])
+    assert json.loads(result.stdout)["notes"] == [
+        "models.b.head: not known to the classifier, so its quality is predicted by stated ability",
+        "models.c.benchmarks: not known to the classifier, so its quality is predicted by size 7e9 parameters",
+    ]

@@ -41,6 +41,7 @@ def test_the_documented_example_is_valid() -> None:
     ("old", "new", "line", "says"),
     [
         ("backend: openai", "backnd: openai", 5, "not a known field"),
+        ("supports: [streaming, tools]", "benchmarks: {mmlu: 72}", 8, "must be at most 1"),
         ("[small-local]}", "[small-lokal]}", 12, "unknown model 'small-lokal'; known: mid-hosted, small-local"),
         ("at_most: 0.35", "at_most: easy", 14, "must be a number"),
         ("at_most: 0.35", "at_most: 0.35, at_least: 0.5", 14, "can never match"),
