@@ -46,12 +46,13 @@ def as_one_response(body: bytes) -> bytes:
     items: list[object] = []
     for data in _events(body):
         event = decode_object(data) or {}
-        if event.get("type") in _ENDS:
+        kind = text_of(event, "type")
+        if kind in _ENDS:
             response = part_of(event, "response")
             return msgspec.json.encode({**response, "output": response.get("output") or items})
-        if event.get("type") == "error" or event.get("error") is not None:
+        if kind == "error" or event.get("error") is not None:
             return data
-        if event.get("type") == "response.output_item.done":
+        if kind == "response.output_item.done":
             items.append(event.get("item"))
     return body
 

@@ -43,6 +43,7 @@ from backends.http.http1_connection import Http1Connection
 from backends.http.reply import StreamReader
 from backends.http.sse import EventTooLarge, SseParser
 from backends.protocol import JSON, Call, Chunk, Operation
+from backends.unasked_streams import as_one_chat, as_one_response
 from gateway.api.token_path import read_body
 from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.request.content_view import limited_to
@@ -75,6 +76,8 @@ ANSWERS: Final[Sequence[Callable[[bytes], Chunk]]] = (
     partial(read_content, backend="fuzz", unnamed=Head("a", "m", 0)),
     partial(read_native_content, backend="fuzz", model="m"),
     partial(read_response, backend="fuzz"),
+    lambda body: read_answer(as_one_chat(body), backend="fuzz"),
+    lambda body: read_response(as_one_response(body), backend="fuzz"),
     partial(read_response_as_chat, backend="fuzz"),
     partial(read_media, asked=MediaAsked(b"", "json"), call=DRAWING, backend="fuzz"),
     partial(read_media, asked=MediaAsked(b"", "text"), call=LISTENING, backend="fuzz"),

@@ -106,7 +106,7 @@ def test_what_cannot_be_joined_stays_as_it_came() -> None:
     endless = events(*(piece(call(index, "", name="f")) for index in range(MOST_CALLS + 1)))
     for body in (b'{"choices":[]}', b"<html>", endless):
         assert as_one_chat(body) is body
-    for body in (b'{"object":"response"}', events({"type": "response.created"})):
+    for body in (b'{"object":"response"}', events({"type": "response.created"}, {"type": []})):
         assert as_one_response(body) is body
     error = events({"type": "error", "message": "no"})
     assert as_one_response(error) == error[6:-2]
