@@ -91,7 +91,7 @@ def _unknown_evidence(deployment: Deployment) -> Iterator[str]:
         if not origin.startswith(("head ", "public benchmark averages")):
             head = stated[name].head
             what, used = "benchmarks" if head is None else "head", origin.removeprefix(f"no head {head!r}: ")
-            yield f"models.{name}.{what}: not known to the classifier, so its quality is predicted by {used}"
+            yield f"models.{name}.{what}: not known to the classifier; used instead: {used}"
 
 
 def _dearer_regions(settings: Settings, models: Mapping[str, Candidate]) -> Iterator[str]:

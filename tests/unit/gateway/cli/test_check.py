@@ -107,6 +107,6 @@ def test_what_the_classifier_does_not_know_of_a_model_is_noted(home: Home) -> No
     home.rules_file.write_text(HEADS)
     result = CliRunner().invoke(build("check"), ["check", "--json"])
     assert json.loads(result.stdout)["notes"] == [
-        "models.b.head: not known to the classifier, so its quality is predicted by stated ability",
-        "models.c.benchmarks: not known to the classifier, so its quality is predicted by size 7e9 parameters",
+        "models.b.head: not known to the classifier; used instead: stated ability",
+        "models.c.benchmarks: not known to the classifier; used instead: size 7e9 parameters",
     ]
