@@ -203,7 +203,11 @@ def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float 
             "silent": True,
             "symbol": "none",
             "lineStyle": {"color": COLOURS[1], "type": "dashed", "width": 2},
-            "label": {"formatter": f"pays above {100 * break_even:.1f} %", "color": INK, "position": "insideEndTop"},
+            "label": {
+                "formatter": f"pays above {100 * break_even:.1f} % of the time",
+                "color": INK,
+                "position": "insideEndTop",
+            },
             "data": [{"yAxis": round(100 * break_even, 1)}],
         }
     return options

@@ -20,11 +20,11 @@ async def build(view: View) -> None:
     if found["idle"] is None:
         html(await _nothing_paid(view) if found["is_configured"] else NO_GPU)
         return
-    html(_tiles(found, view.period.label))
+    html(build_tiles(found, view.period.label))
     with panel("Used and idle by the hour", "Everything above the area was paid for but idle. Hours in UTC."):
         points = [(p["start"], p["used_gpu_seconds"], p["paid_gpu_seconds"]) for p in found["hours"]]
         what = "GPU utilisation by the hour in per cent of paid time; its numbers can be opened below it"
-        drawn = charts.used_and_paid(points, found["break_even_utilisation"])
+        drawn = charts.used_and_paid(points, found["break_even_busy_share"])
         Chart(drawn, what, size="tall", numbers=lambda: hours_table(found, found["hours"], view, "Every hour"))
     with panel("Busiest hours"):
         html(_busiest(found, view))
@@ -38,8 +38,8 @@ async def _nothing_paid(view: View) -> str:
     return no_requests(view, costs["books_begin"])
 
 
-def _tiles(found: dict[str, Any], period: str) -> str:
-    idle, pays = found["idle"], found["break_even_utilisation"]
+def build_tiles(found: dict[str, Any], period: str) -> str:
+    idle, pays, busy = found["idle"], found["break_even_utilisation"], found["break_even_busy_share"]
     return markup.tiles(
         [
             markup.tile("GPU time used", display.share(idle["utilisation"]), f"of what was paid · {period}"),
@@ -49,10 +49,10 @@ def _tiles(found: dict[str, Any], period: str) -> str:
             markup.tile(
                 "Pays above",
                 display.share(pays) if pays is not None else "unknown",
-                "of its capacity, against hosted; see Break-even"
+                f"of its capacity; in batches like these, {display.share(busy)} of the time; see Break-even"
                 if len(found["backends"]) < 2
                 else "several GPUs: Break-even tells it of each",
-                tone="" if pays is None else "good" if pays <= 1 and idle["utilisation"] >= pays else "warn",
+                tone="" if pays is None else "good" if pays <= 1 and idle["utilisation"] >= busy else "warn",
             ),
         ]
     )

@@ -61,6 +61,11 @@ class Demand:
         load = self.load
         return float((load.hours * 3600 * load.busy_replicas).sum()) / self.requests
 
+    @property
+    def gpu_seconds_per_capacity_second(self) -> float:
+        """Above 1 if batches were smaller than the GPU can take; 1 if nothing ran on it."""
+        return self.measured_gpu_seconds / self.measured_capacity_seconds if self.measured_capacity_seconds else 1.0
+
     def scaled(self, factor: float) -> "Demand":
         """The same hours and mix with `factor` times the requests; an hour may then have a fraction of one."""
         if factor == 1.0:

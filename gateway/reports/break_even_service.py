@@ -78,15 +78,12 @@ class BreakEvenService:
             return found
         asked = BreakEvenQuery(since=query.since, until=query.until, backend=found.backends[0])
         try:
-            pays_from = await self._pays_from(asked)
+            compared = await asyncio.to_thread(self._compare, asked, await self._traffic(asked))
         except InvalidRequest:  # too little traffic for a break-even
             return found
-        return found.model_copy(update={"break_even_utilisation": pays_from})
-
-    async def _pays_from(self, asked: BreakEvenQuery) -> float | None:
-        """The utilisation of the report, without computing the rest. Raises InvalidRequest as `break_even` does."""
-        compared = await asyncio.to_thread(self._compare, asked, await self._traffic(asked))
-        return unit_of(compared.demand, compared.case).break_even_utilisation
+        pays_from = unit_of(compared.demand, compared.case).break_even_utilisation
+        busy = None if pays_from is None else pays_from * compared.demand.gpu_seconds_per_capacity_second
+        return found.model_copy(update={"break_even_utilisation": pays_from, "break_even_busy_share": busy})
 
     async def _traffic(self, query: BreakEvenQuery) -> _Traffic:
         own = self._own(query.backend)

@@ -114,6 +114,7 @@ class GpuBooks:
             backends=[one.backend for one in rented],
             idle=await self.idle(bounds),
             break_even_utilisation=None,
+            break_even_busy_share=None,
             hours=await self._hours(paid, rented) if rented and paid is not None else [],
         )
 

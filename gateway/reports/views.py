@@ -301,8 +301,12 @@ class UtilisationPoint(BaseModel):
 
 
 class Utilisation(BaseModel):
-    """How much of the paid GPU time requests used, hour by hour. The rest is idle. `backends`: whose GPUs these are. Of
-    several, `break_even_utilisation` is null: each has its own."""
+    """How much of the paid GPU time requests used, hour by hour. The rest is idle. `backends`: whose GPUs these are.
+
+    `break_even_utilisation` is the share of capacity above which owning pays, `break_even_busy_share` the share of GPU
+    time, in batches of the size they had: smaller ones take more time for the same requests. Of several backends both
+    are null: each has its own.
+    """
 
     since: datetime
     until: datetime
@@ -312,6 +316,7 @@ class Utilisation(BaseModel):
     backends: list[str]
     idle: IdleCost | None
     break_even_utilisation: float | None
+    break_even_busy_share: float | None
     hours: list[UtilisationPoint]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dashboards.pages.utilisation import hours_table, rent_note
+from dashboards.pages.utilisation import build_tiles, hours_table, rent_note
 from dashboards.periods import parse_period
 from tests.unit.dashboards.views import make_view
 
@@ -25,6 +25,18 @@ def test_hours_at_the_mean_of_their_own_prices(rent: str, paid_hours: list[int],
     hours = [{"paid_gpu_seconds": 3600.0 * hours} for hours in paid_hours]
     found: dict[str, Any] = {"gpu_hour_usd": "0.100000", "idle": {"rent_usd": rent}, "hours": hours}
     assert rent_note(found) == said
+
+
+@pytest.mark.parametrize(("time_used", "tone"), [(0.5, "warn"), (0.61, "good")])
+def test_time_used_is_held_against_time_and_not_against_capacity(time_used: float, tone: str) -> None:
+    """In small batches, half of the time is less than the 30 % of capacity that pay."""
+    idle = {"rent_usd": "0.1", "used_usd": "0.05", "idle_usd": "0.05", "utilisation": time_used}
+    found: dict[str, Any] = {"gpu_hour_usd": "0.1", "idle": idle, "hours": [], "backends": ["local"]}
+    found |= {"break_even_utilisation": 0.3, "break_even_busy_share": 0.6}
+    shown = build_tiles(found, "7 days")
+    assert f'<div class="be-tile {tone}"><div class="be-tile-label">Pays above</div>' in shown
+    assert ">30.0 %<" in shown
+    assert "60.0\xa0% of the time" in shown
 
 
 @pytest.mark.parametrize(("last", "shown"), [("2026-12-31", "9 Dec 14:00"), ("2027-01-01", "9 Dec 2026 14:00")])

@@ -22,6 +22,7 @@ from gateway.reports.plans import OwnGpus, own_engine_plan, own_gpus
 from gateway.reports.views import BooksQuery, BreakEvenQuery, BreakEvenView, CostQuery, PeriodQuery
 from gateway.storage.sql.reports import SqlReports
 from tests.builders import make_local
+from tests.unit.gateway.economics.worked_example import ENGINE
 from tests.unit.gateway.reports.month import END, NOTHING, Month, Recorded, services
 
 
@@ -105,6 +106,21 @@ async def test_break_even_measures_the_hours_that_were_paid_for_at_their_own_pri
     assert doubled.rent_usd == 2 * owned.paid_hours * price
     assert doubled.idle_usd == pytest.approx(owned.idle_usd * doubled.rent_usd / owned.rent_usd)
     assert owned.busy_share == pytest.approx(idle.utilisation)
+
+
+async def test_time_and_capacity_are_equally_far_from_paying(month: Month) -> None:
+    """The engine computed for longer than full batches would have taken."""
+    plan = own_engine_plan(month.deployment.settings.engine)
+    of = BreakEvenOf(lambda: month.snapshot, lambda: [OwnGpus(LOCAL_BACKEND, plan, ENGINE)])
+    service = BreakEvenService(SqlReports(month.database), services(month).books, of)
+    owned = (await service.break_even(BreakEvenQuery(until=END))).report.owned
+    found = await service.utilisation(PeriodQuery(until=END))
+    assert found.break_even_utilisation is not None
+    assert found.break_even_busy_share is not None
+    assert owned.busy_share > 2 * owned.utilisation
+    assert owned.busy_share / found.break_even_busy_share == pytest.approx(
+        owned.utilisation / found.break_even_utilisation
+    )
 
 
 async def test_without_a_gpu_that_was_paid_for_there_is_no_idle_line(month: Month) -> None:
