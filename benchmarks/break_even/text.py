@@ -63,8 +63,8 @@ of its own and never hidden in the price of a request.
 
 ## How busy must it be?
 
-A full replica does in one hour what the hosted model would charge {_cents(unit.value_usd_per_hour)} for, and its hour
-costs {_cents(unit.replica_hour_usd)}. So it earns its rent when at least
+A full replica saves {_cents(unit.value_usd_per_hour)} of hosted calls in one hour, its electricity taken off and
+aborted requests not counted, and its hour costs {_cents(unit.replica_hour_usd)}. So it earns its rent when at least
 **{unit.break_even_utilisation:.1%} of its capacity** is used. On this month's traffic the first replica would use
 {owned.utilisation:.1%}. Fixed costs ({_cents(_fixed())} a month here, for the people and storage that come with it) are
 on top.
