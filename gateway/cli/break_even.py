@@ -62,8 +62,9 @@ def show(report: BreakEvenReport, console: Console) -> None:
     owned = report.owned
     console.print(
         f"Rent of {counted(owned.paid_hours, 'hour')}{'' if owned.is_measured else ' at this price'}: "
-        f"{show_usd(owned.rent_usd)}, of which idle {show_usd(owned.idle_usd)}; "
-        f"utilisation {owned.utilisation:.2%}{'' if owned.is_measured else ' (expected)'}."
+        f"{show_usd(owned.rent_usd)}, of which idle {show_usd(owned.idle_usd)}: "
+        f"it {'computed' if owned.is_measured else 'would compute'} {owned.busy_share:.2%} of the time, "
+        f"for {owned.utilisation:.2%} of what it can do."
     )
     for caveat in report.caveats:
         console.print(f"- {caveat}")

@@ -106,6 +106,13 @@ def test_a_misspelt_filter_is_said_to_match_nothing() -> None:
     assert not CliRunner().invoke(build("costs"), ["costs", *asked, "--where", "team=legal"]).stderr
 
 
+def test_break_even_says_the_share_of_time_that_its_rent_and_idle_line_give() -> None:
+    owned = json.loads(run_cli("break-even", *PERIOD, "--json"))["owned"]
+    computed = 1 - Decimal(owned["idle_usd"]) / Decimal(owned["rent_usd"])
+    shown = " ".join(run_cli("break-even", *PERIOD).split())
+    assert f"it computed {computed:.2%} of the time, for {owned['utilisation']:.2%} of what it can do." in shown
+
+
 def test_a_key_is_filtered_by_its_name_as_by_its_id() -> None:
     def total(key: str) -> str:
         return json.loads(run_cli("costs", "--where", f"key={key}", *PERIOD, "--json"))["total"]["cost_usd"]
