@@ -32,6 +32,11 @@ WHAT_TO_DO = (
     "Something other than Breakeven changed the database, or its file is damaged: find out what writes there, or "
     "restore a backup (docs/deploy.md)."
 )
+ONLY_END_USERS = (
+    "But what budgets count of end users differs. A replica of a version before 2026-11-28 that booked beside an "
+    "upgrade left its requests out of it; such a budget is whole again from its next window on. Without such an "
+    "upgrade:"
+)
 
 
 @dataclass(slots=True)
@@ -51,6 +56,11 @@ class Report:
     @property
     def is_right(self) -> bool:
         return not self.mismatches and (self.audit is None or self.audit.is_intact)
+
+    @property
+    def is_only_of_end_users(self) -> bool:
+        """Whether what does not add up is in no report."""
+        return {one.compared for _, one in self.mismatches} == {"end users"}
 
     def add(self, day: VerifiedDay) -> None:
         """Days come in order."""
@@ -99,7 +109,8 @@ def sentences(report: Report) -> Iterator[str]:
     if report.first is None:
         yield "There is no request in this period."
     else:
-        are = "do not add up to the sums of the reports" if report.mismatches else "add up to the sums of the reports"
+        adds_up = not report.mismatches or report.is_only_of_end_users
+        are = "add up to the sums of the reports" if adds_up else "do not add up to the sums of the reports"
         yield (
             f"{counted(report.days, 'day')} with requests, {report.first} to {report.last}: "
             f"{counted(report.requests, 'request')} and {counted(report.corrections, 'correction')} {are}, "
@@ -115,6 +126,8 @@ def sentences(report: Report) -> Iterator[str]:
         yield f"The audit log's {audit.records:,} records follow one another unbroken."
     elif audit is not None:
         yield f"The audit log was changed: record {audit.first_broken} does not follow from the one before it."
+    if report.is_only_of_end_users:
+        yield ONLY_END_USERS
     if not report.is_right:
         yield WHAT_TO_DO
 

@@ -4,11 +4,14 @@ import contextlib
 import json
 import shutil
 import sqlite3
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+from gateway.cli.verify import ONLY_END_USERS, Report, sentences
 from gateway.money import format_usd
+from gateway.storage.sums.verification import Compared, Mismatch
 from tests.unit.gateway.cli.commands import run_cli
 
 
@@ -50,3 +53,11 @@ def test_what_somebody_changed_is_told_and_ends_it_with_status_1(own_month: Path
 def test_a_record_of_the_audit_log_that_was_changed_is_told(own_month: Path) -> None:
     write(own_month, "UPDATE audit_log SET actor = 'somebody else' WHERE sequence = 2")
     assert "record 2 does not follow" in run_cli("verify", exit_code=1)
+
+
+@pytest.mark.parametrize(("compared", "is_told"), [("requests", False), ("end users", True)])
+def test_what_an_older_replica_left_out_of_end_users_budgets_is_told_apart(compared: Compared, is_told: bool) -> None:
+    day, other = date(2026, 11, 28), Mismatch("end users", "counted_pico_usd", 3, 2, 1)
+    report = Report(first=day, last=day, mismatches=[(day, other), (day, Mismatch(compared, "requests", 2, 1, 1))])
+    said = list(sentences(report))
+    assert ("do not add up" not in said[0], ONLY_END_USERS in said) == (is_told, is_told)
