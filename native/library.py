@@ -13,7 +13,7 @@ from pathlib import Path
 def load_library(
     source: Path, flags: Sequence[str], *, link: Sequence[str] = (), keeps_lock: bool = False
 ) -> ctypes.CDLL | None:
-    """The compiled source, or None if there is no C++ compiler or compilation fails.
+    """The compiled source, or None if there is no C++ compiler, no room, or compilation fails.
 
     Machines without a compiler may have the library beside its source. `link` are linker arguments. `keeps_lock` keeps
     the GIL during calls, for calls of microseconds that are not worth releasing it.
@@ -31,9 +31,12 @@ def load_library(
     if cache is not None and _compile(compiler, source, flags, link, cache / name):
         return _open(cache / name, how)
     # A service account may have no home for a cache: then it is compiled at every start; once open it needs no file.
-    with tempfile.TemporaryDirectory() as scratch:
-        own = Path(scratch) / name
-        return _open(own, how) if _compile(compiler, source, flags, link, own) else None
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            own = Path(scratch) / name
+            return _open(own, how) if _compile(compiler, source, flags, link, own) else None
+    except OSError:  # no disk has room for it
+        return None
 
 
 def find_compiler() -> str | None:

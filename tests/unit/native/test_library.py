@@ -1,6 +1,7 @@
 """A C++ source is compiled once and found again, or shipped compiled, or done without if there is no compiler."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,16 @@ def test_who_can_keep_nothing_compiles_at_each_start(
     in_the_way.write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(in_the_way))
     assert answer(source) == 7
+
+
+@needs_compiler
+def test_where_nothing_can_be_written_there_is_no_library(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine and the gateway ended with that on a full disk."""
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    assert answer(source) is None
 
 
 @needs_compiler
