@@ -95,6 +95,8 @@ async def write_demo_month(
     end = (now or datetime.now(UTC)).replace(minute=0, second=0, microsecond=0)
     begin_us = _begin_us(end)
     _write_files(demo, end)
+    if home.models_directory.is_dir():  # or the demonstration would download the model again
+        demo.models_directory.symlink_to(Path("..", home.models_directory.name))
     deployment = load_deployment(demo, environ={})
     database = open_database(deployment.database_url)
     try:

@@ -31,12 +31,17 @@ def test_traffic_grows_from_week_to_week_whenever_the_month_begins() -> None:
 
 
 def test_one_that_was_interrupted_is_made_anew(tmp_path: Path) -> None:
+    """With the model that is there already: 98 MB would be downloaded once more."""
+
     def interrupt(_: int) -> None:
         raise OSError("no space left")
 
     home = Home(tmp_path)
+    home.models_directory.mkdir()
+    (home.models_directory / "model.gguf").touch()
     with pytest.raises(OSError, match="no space left"):
         asyncio.run(write_demo_month(home, now=NOW, requests=5, progress=interrupt))
     assert asyncio.run(write_demo_month(home, now=NOW, requests=5)) is not None
-    assert [path.name for path in tmp_path.iterdir()] == ["demo"]
+    assert {path.name for path in tmp_path.iterdir()} == {"demo", "models"}
+    assert (Home(tmp_path / "demo").models_directory / "model.gguf").exists()
     assert asyncio.run(write_demo_month(home, now=NOW, requests=5)) is None
