@@ -119,7 +119,10 @@ def main() -> None:
     except FileNotFoundError as error:
         if error.filename is not None:
             raise
-        print("breakeven: the current directory was removed: change to another one", file=sys.stderr)
+        if error.strerror == os.strerror(errno.ENOENT):
+            print("breakeven: the current directory was removed: change to another one", file=sys.stderr)
+        else:  # of folders for temporary files, in Python's words
+            print(f"breakeven: {error.strerror}: make room in one, or set TMPDIR to another", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:  # as `breakeven costs | head` ends
         sys.exit(1)

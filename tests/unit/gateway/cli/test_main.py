@@ -1,4 +1,6 @@
+import errno
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,23 @@ def test_a_directory_that_is_gone_is_a_sentence(
     with pytest.raises(SystemExit):
         main()
     assert "the current directory was removed" in capsys.readouterr().err
+
+
+def test_temporary_files_without_a_folder_are_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a full disk one was told that the current directory was removed."""
+
+    def gettempdir() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp', '/var/tmp']")
+
+    (tmp_path / "c.yaml").write_text("model_list: [{model_name: m, litellm_params: {model: openai/m}}]\n")
+    monkeypatch.setattr(tempfile, "gettempdir", gettempdir)
+    monkeypatch.setattr(sys, "argv", ["breakeven", "from-litellm", str(tmp_path / "c.yaml"), "--out", f"{tmp_path}/o"])
+    with pytest.raises(SystemExit):
+        main()
+    said = "breakeven: No usable temporary directory found in ['/tmp', '/var/tmp']: make room in one, or set TMPDIR"
+    assert capsys.readouterr().err.startswith(said)
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://127.0.0.1:99999", "nope"])
