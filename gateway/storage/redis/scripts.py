@@ -170,7 +170,10 @@ local number = string.format('%.0f', math.max(now, tonumber(redis.call('HGET', m
 redis.call('HSET', meta, 'begun', number)
 local answer = {'ok', number}
 for _, account in ipairs(redis.call('HKEYS', books)) do
-  if is_end_users(account) and redis.call('EXISTS', accounts .. account) == 1 then answer[#answer + 1] = account end
+  if is_end_users(account) then
+    local key = accounts .. account
+    if redis.call('HLEN', key) > redis.call('HEXISTS', key, 'tight') then answer[#answer + 1] = account end
+  end
 end
 return answer
 """
