@@ -25,11 +25,11 @@ class SessionFiles:
     are in memory alone: whoever looks for what is wrong can sign in."""
 
     def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._directory = directory
 
     def save(self, secret: str, session: Session) -> None:
         with self._as_far_as_the_disk_goes():
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._sweep(session.started_at)
             self._write(self._path(secret), secret, session)
 

@@ -19,11 +19,10 @@ def test_a_restart_signs_nobody_out(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_takes_no_changes_keeps_nobody_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody could sign in to look why the disk was full."""
-    clock, directory = HandClock(), tmp_path / "sessions"
+    """Nobody could sign in to look why the disk was full; where the folder was not there either, nothing started."""
+    (in_the_way := tmp_path / "a file").touch()
+    clock, directory = HandClock(), in_the_way / "sessions"
     sessions = Sessions(clock, SessionFiles(directory))
-    directory.rmdir()
-    directory.touch()  # no folder any more, so that whatever is written fails
     secret, session = sessions.start("bk-secret", "ann", "owner", frozenset())
     clock.now += NOTE_SECONDS + 1
     assert sessions.find(secret) is session
