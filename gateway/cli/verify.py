@@ -1,9 +1,10 @@
-"""`breakeven verify`: checks that requests and corrections add up to the sums of the reports. Changes nothing."""
+"""`breakeven verify`: checks that requests and corrections add up to the sums of the reports. Changes nothing but, with
+`--repair`, what budgets count of end users."""
 
 import asyncio
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from typing import Any
 
@@ -13,10 +14,11 @@ from rich.table import Table
 
 from gateway.cli.options import AsJson, period_us
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import AUTHOR, open_state
 from gateway.counted import counted
 from gateway.limits.spending import FOR_EVER_US
 from gateway.money import format_usd, show_exact_usd
+from gateway.storage.repair import repair_end_users
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sums.verification import Mismatch, VerifiedDay, verify_sums
 from gateway.stores import Verified
@@ -34,8 +36,8 @@ WHAT_TO_DO = (
 )
 ONLY_END_USERS = (
     "But what budgets count of end users differs. A replica of a version before 2026-11-28 that booked beside an "
-    "upgrade left its requests out of it; such a budget is whole again from its next window on. Without such an "
-    "upgrade:"
+    "upgrade left its requests out of it: once it is gone, `breakeven verify --repair` adds them up again. Without "
+    "such an upgrade:"
 )
 
 
@@ -50,6 +52,7 @@ class Report:
     corrections: int = 0
     cost_pico_usd: int = 0
     forgotten_days: int = 0
+    repaired_days: int = 0
     mismatches: list[tuple[date, Mismatch]] = field(default_factory=list[tuple[date, Mismatch]])
     audit: Verified | None = None
 
@@ -76,11 +79,14 @@ class Report:
 def command(
     since: str | None = typer.Option(None, "--since", "--from", help="A UTC day, 2026-10-01; the first when left out."),
     until: str | None = typer.Option(None, "--until", "--to", help="A UTC day, exclusive; the last when left out."),
+    is_repairing: bool = typer.Option(
+        False, "--repair", help="Where only what budgets count of end users differs, add that up again."
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Add up single requests and corrections, day by day, and compare them with the sums that every report is made of;
     also check the audit log's chain. Exits with status 1 if something does not add up. Can run beside the gateway."""
-    report = asyncio.run(_verify(*period_us(since, until, FOR_EVER_US)))
+    report = asyncio.run(_verify(*period_us(since, until, FOR_EVER_US), is_repairing=is_repairing))
     if as_json:
         print(json.dumps(_as_json(report), indent=2))
     else:
@@ -93,11 +99,15 @@ def command(
         raise typer.Exit(1)
 
 
-async def _verify(since_us: int, until_us: int) -> Report:
+async def _verify(since_us: int, until_us: int, *, is_repairing: bool) -> Report:
     report, waiting = Report(), Console(stderr=True)
     async with open_state(is_looking=True) as state:
         with waiting.status("Reading the books") as shown:
             async for day in verify_sums(state.database, since_us, until_us):
+                if is_repairing and day.is_only_of_end_users:
+                    await repair_end_users(state.database, day.day, author=AUTHOR)
+                    report.repaired_days += 1
+                    day = replace(day, mismatches=())
                 report.add(day)
                 shown.update(f"Reading the books: {day.day}")
             report.audit = await SqlAuditLog(state.database).verify()
@@ -119,6 +129,9 @@ def sentences(report: Report) -> Iterator[str]:
     if report.forgotten_days:
         forgotten = counted(report.forgotten_days, "day")
         yield f"Retention has deleted the single requests of {forgotten}: only their sums are left."
+    if report.repaired_days:
+        days = counted(report.repaired_days, "day")
+        yield f"What budgets count of end users did not, on {days}, and has been added up again."
     if len(report.mismatches) > MOST_SHOWN:
         yield f"{len(report.mismatches):,} figures do not add up; the first {MOST_SHOWN} are shown, --json has all."
     audit = report.audit
@@ -149,6 +162,7 @@ def _as_json(report: Report) -> dict[str, Any]:
         "last_day": report.last and str(report.last),
         "days": report.days,
         "forgotten_days": report.forgotten_days,
+        "repaired_days": report.repaired_days,
         "requests": report.requests,
         "corrections": report.corrections,
         "cost_usd": format_usd(report.cost_pico_usd),

@@ -1,10 +1,11 @@
-"""What budgets count of each end user of a key: read for the accounts that are asked for, verified and forgotten."""
+"""What budgets count of each end user of a key: read for the accounts that are asked for, verified, added up again and
+forgotten."""
 
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, case, delete, func, literal, literal_column, select, union_all
+from sqlalchemy import ColumnElement, Select, case, delete, func, literal, literal_column, select, text, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway.instants import DAY_US, microseconds
@@ -71,20 +72,41 @@ def first_day_kept(now_us: int) -> int:
 def mismatch_of(day: int) -> Select[Any]:
     """One row: what the day's requests and corrections come to, what is said here, and how many end users of a key
     differ."""
-    requests = (
-        select(dimensions.c.key_id, entries.c.end_user, COUNTED.label("come_to"), literal(0).label("say"))
+    requests = _requests_of(day, literal(0).label("say"))
+    here = select(end_user_days.c.key_id, end_user_days.c.end_user, literal(0), end_user_days.c.counted_pico_usd)
+    both = union_all(requests, here.where(end_user_days.c.day == day)).subquery()
+    come_to, say = _at_most(func.sum(both.c.come_to)).label("come_to"), func.sum(both.c.say).label("say")
+    each = select(come_to, say).group_by(both.c.key_id, both.c.end_user).subquery()
+    differ = func.sum(case((each.c.come_to != each.c.say, 1), else_=0))
+    return select(*(func.coalesce(one, 0) for one in (func.sum(each.c.come_to), func.sum(each.c.say), differ)))
+
+
+async def add_up_again(connection: AsyncConnection, day: int) -> None:
+    """In a write transaction. Whoever books is done with this table before the requests are read, or waits to add to
+    what they come to."""
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text("LOCK TABLE end_user_days IN EXCLUSIVE MODE"))
+    await connection.execute(delete(end_user_days).where(end_user_days.c.day == day))
+    each = _requests_of(day).subquery()
+    come_to = func.sum(each.c.come_to)
+    rows = select(each.c.key_id, each.c.end_user, literal(day), _at_most(come_to))
+    rows = rows.group_by(each.c.key_id, each.c.end_user).having(come_to != 0)
+    await connection.execute(end_user_days.insert().from_select([*end_user_days.c.keys()], rows))
+
+
+def _requests_of(day: int, *more: ColumnElement[int]) -> Select[Any]:
+    """Key, end user and what budgets count of each request."""
+    return (
+        select(dimensions.c.key_id, entries.c.end_user, COUNTED.label("come_to"), *more)
         .join_from(entries, dimensions, dimensions.c.id == entries.c.dimension_id)
         .join(circumstances, circumstances.c.id == entries.c.circumstance_id)
         .where(entries.c.end_user.is_not(None))
         .where(entries.c.accepted_at_us >= day * DAY_US, entries.c.accepted_at_us < (day + 1) * DAY_US)
     )
-    here = select(end_user_days.c.key_id, end_user_days.c.end_user, literal(0), end_user_days.c.counted_pico_usd)
-    both = union_all(requests, here.where(end_user_days.c.day == day)).subquery()
-    come_to, say = func.sum(both.c.come_to), func.sum(both.c.say).label("say")
-    come_to = case((come_to > MOST, MOST), else_=come_to).label("come_to")
-    each = select(come_to, say).group_by(both.c.key_id, both.c.end_user).subquery()
-    differ = func.sum(case((each.c.come_to != each.c.say, 1), else_=0))
-    return select(*(func.coalesce(one, 0) for one in (func.sum(each.c.come_to), func.sum(each.c.say), differ)))
+
+
+def _at_most(total: ColumnElement[int]) -> ColumnElement[int]:
+    return case((total > MOST, MOST), else_=total)
 
 
 def _sums(key_id: str, window: str, end_users: list[str]) -> Select[*tuple[Any, ...]]:

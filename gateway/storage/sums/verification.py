@@ -65,6 +65,11 @@ class VerifiedDay:
     is_forgotten: bool
     mismatches: tuple[Mismatch, ...]
 
+    @property
+    def is_only_of_end_users(self) -> bool:
+        """Whether what does not add up is in no report."""
+        return {one.compared for one in self.mismatches} == {"end users"}
+
 
 async def verify_sums(
     engine: AsyncEngine, since_us: int, until_us: int, *, now_us: Callable[[], int] = now_us
@@ -72,7 +77,7 @@ async def verify_sums(
     """Verifies every day with any data, from the day of `since_us` to the last one before `until_us`."""
     number, end = since_us // DAY_US, -(-until_us // DAY_US)
     async with engine.connect() as connection:
-        forgotten = await _forgotten_months(connection)
+        forgotten = await forgotten_months(connection)
         while True:
             found = await _first_day(connection, number)
             if found is None or found >= end:
@@ -82,7 +87,7 @@ async def verify_sums(
             await connection.rollback()  # ends the snapshot: the next day is read as it is then
             verified = _verified(day, rows, is_forgotten=f"{day:%Y-%m}" in forgotten)
             if verified.mismatches:  # retention may have started since; it records that before deleting
-                forgotten = await _forgotten_months(connection)
+                forgotten = await forgotten_months(connection)
                 await connection.rollback()
                 verified = _verified(day, rows, is_forgotten=f"{day:%Y-%m}" in forgotten)
             if found >= first_day_kept(now_us()) and not verified.is_forgotten:
@@ -100,7 +105,7 @@ async def _with_end_users(connection: AsyncConnection, number: int, verified: Ve
     return replace(verified, mismatches=(*verified.mismatches, mismatch))
 
 
-async def _forgotten_months(connection: AsyncConnection) -> frozenset[str]:
+async def forgotten_months(connection: AsyncConnection) -> frozenset[str]:
     """Months (2026-01) whose requests were deleted, by the audit log, where retention records it beforehand."""
     said = await connection.scalars(select(audit_log.c.detail).where(audit_log.c.action == "retention"))
     return frozenset(month for detail in said for month in json.loads(detail)["months"])

@@ -4,14 +4,16 @@ import contextlib
 import json
 import shutil
 import sqlite3
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 
 from gateway.cli.verify import ONLY_END_USERS, Report, sentences
+from gateway.instants import DAY_US, microseconds
 from gateway.money import format_usd
 from gateway.storage.sums.verification import Compared, Mismatch
+from gateway.storage.tables.books import daily
 from tests.unit.gateway.cli.commands import run_cli
 
 
@@ -61,3 +63,19 @@ def test_what_an_older_replica_left_out_of_end_users_budgets_is_told_apart(compa
     report = Report(first=day, last=day, mismatches=[(day, other), (day, Mismatch(compared, "requests", 2, 1, 1))])
     said = list(sentences(report))
     assert ("do not add up" not in said[0], ONLY_END_USERS in said) == (is_told, is_told)
+
+
+def test_what_was_left_out_of_end_users_budgets_is_added_up_again_if_nothing_else_differs(own_month: Path) -> None:
+    today = microseconds(datetime.now(UTC)) // DAY_US  # its month is kept
+    zeros = ", ".join("x''" if name.endswith("_sketch") else "0" for name in daily.c.keys()[2:])
+    write(own_month, f"INSERT INTO daily VALUES ({today}, 1, {zeros})")
+    too_much = f"INSERT INTO end_user_days VALUES ('k', 'who was forgotten', {today}, 5)"
+    write(own_month, too_much)
+    assert "--repair" in run_cli("verify", exit_code=1)
+    assert "did not, on 1 day, and has been added up again" in run_cli("verify", "--repair")
+    assert json.loads(run_cli("verify", "--repair", "--json"))["repaired_days"] == 0
+    write(own_month, too_much)
+    write(own_month, "UPDATE daily SET requests = requests + 1")
+    found = json.loads(run_cli("verify", "--repair", "--json", exit_code=1))
+    assert found["repaired_days"] == 0
+    assert "end users" in {one["compared"] for one in found["mismatches"]}
