@@ -4,7 +4,8 @@
 2. An intent is accepted only if its settlement is certain to fit, even if the disk fills up.
 3. A failed sync is never retried: the kernel may have dropped the pages it could not write, so a second sync could
    report false success. Every waiter gets the error, everything later is refused, and the process is told to stop.
-4. Settlements that arrive while a sync runs share the next one (group commit); there is no timer.
+4. Settlements of one turn of the event loop share a sync, and those that arrive while it runs the next one (group
+   commit); there is no timer.
 """
 
 import asyncio
@@ -150,10 +151,12 @@ class Journal:
 
     async def _committed(self) -> None:
         """Returns once everything appended before this call is durable."""
-        done = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
         self._waiting.append(done)
         if not self._is_syncing:
-            self._start_sync()
+            self._is_syncing = True
+            loop.call_soon(self._start_sync)
         await done
 
     def _start_sync(self) -> None:
