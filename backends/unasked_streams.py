@@ -6,17 +6,20 @@ Bytes in, bytes out. What is no stream, or one that broke off, stays as it came,
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
 from backends.endpoints.chat_text import arguments_in
 from backends.endpoints.tool_call_deltas import EndlessAnswer, ToolCallNumbers
+from backends.formats.answer_parts import with_one_text
 from backends.formats.json_objects import Fields, decode_object, integer, objects_of, part_of, text_of
 from backends.http.sse import BOM, SseParser
 
 _STARTS: Final = (b"data:", b"event:", b"id:", b":")
 """No JSON begins so."""
+_NONE_YET: Final = "null"
+_STOP: Final = "stop"
 _ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
@@ -26,15 +29,18 @@ def as_one_chat(body: bytes) -> bytes:
     choices: dict[int, _Choice] = {}
     try:
         for data in _events(body):
-            event = decode_object(data)
-            if event is None or event.get("error") is not None:
+            event = decode_object(with_one_text(data))
+            is_of_chat = event is not None and (event.get("choices") is not None or event.get("usage") is not None)
+            if event is None or event.get("error") or (event.get("error") is not None and not is_of_chat):
                 return data
+            if not is_of_chat:  # a server's own
+                continue
             answer |= {name: value for name, value in event.items() if value is not None}
             for choice in objects_of(event.get("choices")):
                 choices.setdefault(integer(choice, "index") or 0, _Choice()).add(choice)
     except EndlessAnswer:
         return body
-    if not choices or not all(choice.finish_reason for choice in choices.values()):
+    if not choices or not all(choice.is_whole for choice in choices.values()):
         return body
     told = [{"index": index} | choice.told() for index, choice in sorted(choices.items())]
     return msgspec.json.encode(answer | {"object": "chat.completion", "choices": told})
@@ -81,16 +87,27 @@ class _Choice:
     """Under construction."""
 
     texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    lists: dict[str, list[object]] = field(default_factory=dict[str, list[object]])
     calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
     numbers: ToolCallNumbers = field(default_factory=ToolCallNumbers)
     logprobs: list[Fields] = field(default_factory=list[Fields])
     finish_reason: str | None = None
+    has_objects: bool = False
+    """Of a kind whose pieces nobody here can join, as audio."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.finish_reason is not None and not self.has_objects
 
     def add(self, choice: Fields) -> None:
         delta = part_of(choice, "delta")
         for name, value in delta.items():
             if isinstance(value, str) and name != "role":
                 self.texts.setdefault(name, []).append(value)
+            elif isinstance(value, list) and name != "tool_calls":
+                self.lists.setdefault(name, []).extend(cast(list[object], value))
+            elif isinstance(value, dict) and value:
+                self.has_objects = True
         for piece in objects_of(delta.get("tool_calls")):
             function = part_of(piece, "function")
             call = self.calls.setdefault(self.numbers.number(piece), _Call())
@@ -98,11 +115,13 @@ class _Choice:
             call.name = call.name or text_of(function, "name")
             call.arguments.append(arguments_in(function) or "")
         self.logprobs += objects_of(part_of(choice, "logprobs").get("content"))
-        self.finish_reason = text_of(choice, "finish_reason") or self.finish_reason
+        end = text_of(choice, "finish_reason")
+        if end and end != _NONE_YET and (end != _STOP or self.finish_reason is None):  # as of a stream asked for
+            self.finish_reason = end
 
     def told(self) -> Fields:
         message: Fields = {"role": "assistant", "content": None}
-        message |= {name: "".join(pieces) for name, pieces in self.texts.items()}
+        message |= self.lists | {name: "".join(pieces) for name, pieces in self.texts.items()}
         if self.calls:
             message["tool_calls"] = [call.told(number) for number, call in self.calls.items()]
         logprobs = {"content": self.logprobs} if self.logprobs else None

@@ -80,11 +80,42 @@ async def test_a_chat(start: bytes) -> None:
         (events(*SAID[:2]) + b"data: {", UnreadableAnswer),
         (DONE, UnreadableAnswer),
         (events(SAID[0], {"error": {"code": 429, "message": "slow"}}), RateLimited),
+        (events(SAID[2] | {"error": {}}) + DONE, UnreadableAnswer),
+        (events(piece({"function_call": {"name": "f", "arguments": "{"}}), piece({}, "stop")), UnreadableAnswer),
     ],
 )
 async def test_no_chat_is_made_of_what_broke_off(body: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         await answered(body, make_call(stream=False))
+
+
+PARTS: Json = {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("said", "end", "message"),
+    [
+        ([piece({"content": "Pa"}, "null"), piece({"content": "ris"}, "stop")], "stop", {"content": "Paris"}),
+        ([piece({"content": "Pa"}), piece({}, "length"), piece({}, "stop")], "length", {"content": "Pa"}),
+        ([{"tool": "search", "model": "other"}, piece({"content": "Pa"}, "stop")], "stop", {"content": "Pa"}),
+        ([piece({"content": "Pa"}) | {"error": ""}, piece({"content": "ris"}, "stop")], "stop", {"content": "Paris"}),
+        (
+            [piece(PARTS), piece({"content": "Paris"}), piece({}, "stop")],
+            "stop",
+            {"content": "Paris", "reasoning_content": "hm"},
+        ),
+        (
+            [piece({"reasoning_details": [1]}), piece({"reasoning_details": [2], "content": "Paris"}, "stop")],
+            "stop",
+            {"content": "Paris", "reasoning_details": [1, 2]},
+        ),
+    ],
+)
+def test_it_says_what_a_stream_asked_for_would(said: list[Json], end: str, message: Json) -> None:
+    told = json.loads(as_one_chat(events({"choices": [], "model": "m"}, *said) + DONE))
+    assert (told["model"], "tool" in told) == ("m", False)
+    [choice] = told["choices"]
+    assert (choice["finish_reason"], choice["message"]) == (end, {"role": "assistant"} | message)
 
 
 RESPONSE: Json = {"id": "r", "object": "response", "status": "completed", "output": []}
