@@ -33,7 +33,7 @@ def build_reports_router(of_costs: CostReports, of_gpus: GpuReports) -> APIRoute
         """Spend and tokens by any dimension: all groups, or one page of them with the others as one row."""
         table = await of_costs.costs(narrowed(query, only_team))
         # Off the event loop: the work grows with the number of rows.
-        return Response(await asyncio.to_thread(table.model_dump_json), media_type="application/json")
+        return Response(await asyncio.to_thread(as_json, table), media_type="application/json")
 
     @router.get("/overview", openapi_extra=needs("reports.read"))
     async def overview(query: Annotated[ComparedQuery, Query()]) -> Overview:
@@ -51,6 +51,13 @@ def build_reports_router(of_costs: CostReports, of_gpus: GpuReports) -> APIRoute
         return await of_gpus.break_even(query)
 
     return router
+
+
+def as_json(table: CostTable) -> bytes:
+    """Row by row, because pydantic lets no other thread run before it is done: for half a second with 100,000 rows."""
+    rows = ",".join(row.model_dump_json() for row in table.rows)
+    without = table.model_copy(update={"rows": []}).model_dump_json()
+    return without.replace('"rows":[]', f'"rows":[{rows}]', 1).encode()
 
 
 def build_forecast_router(forecasts: Forecasts) -> APIRouter:

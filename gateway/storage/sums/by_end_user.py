@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
-from gateway.storage.sums.by_dimension import Known, SpanSums, TooLarge, narrowed, read_figures, sum_of
+from gateway.storage.sums.by_dimension import Known, SpanSums, TooLarge, read_figures, sum_of
 from gateway.storage.sums.by_time import columns_of
 from gateway.storage.sums.cut_hours import moved_in, requests_of
 from gateway.storage.sums.filters import conditions
@@ -64,9 +64,9 @@ async def _columns(
     source = table.join(dimensions, dimensions.c.id == table.c.dimension_id)
     found = select(*kinds, *sums).select_from(source).where(*conditions(query)).group_by(*kinds)
     values, figures = await read_figures(connection, found, len(kinds))
-    ids = np.arange(figures.shape[1])
+    ids = np.arange(len(figures[0]))
     columns = dict(zip(names, values, strict=True))
     for name in query.by:
         if name in TIMES:
             columns[name] = [calendar.label(name, cut.since_us)] * len(ids)
-    return SpanSums(names_of(query), ids, narrowed(figures)), Known(ids, columns)
+    return SpanSums(names_of(query), ids, figures), Known(ids, columns)

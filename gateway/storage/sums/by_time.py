@@ -11,7 +11,7 @@ from sqlalchemy import literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.instants import HOUR_US
-from gateway.storage.sums.by_dimension import Known, SpanSums, narrowed, read_figures, sum_of
+from gateway.storage.sums.by_dimension import Known, SpanSums, read_figures, sum_of
 from gateway.storage.sums.filtered_rows import RowsOf
 from gateway.storage.sums.filters import COLUMNS
 from gateway.storage.sums.periods import Calendar
@@ -73,7 +73,7 @@ async def timed_sums(
     source = part.table.join(dimensions, dimensions.c.id == part.table.c.dimension_id)
     found = select(*kinds, at.label("at"), *sums).select_from(source).where(*rows(part)).group_by(*keys)
     values, figures = await read_figures(connection, found, len(kinds))
-    return TimedSums(SpanSums(tuple(names), np.arange(figures.shape[1]), narrowed(figures[1:])), figures[0], values)
+    return TimedSums(SpanSums(tuple(names), np.arange(len(figures[0])), figures[1:]), figures[0], values)
 
 
 def columns_of(query: SumsQuery) -> list[str]:

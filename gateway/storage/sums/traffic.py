@@ -13,7 +13,7 @@ from gateway.instants import HOUR_US
 from gateway.kept_answers.response_cache import BACKEND as RESPONSE_CACHE
 from gateway.ledger.entry import OFF_PATH, Status
 from gateway.routing.rules import SPECIALTIES
-from gateway.storage.sums.by_dimension import SpanSums, narrowed, read_figures, sum_of
+from gateway.storage.sums.by_dimension import SpanSums, read_figures, sum_of
 from gateway.storage.sums.by_time import TimedSums, timed_parts
 from gateway.storage.sums.kept_sums import KeptSums
 from gateway.storage.sums.periods import Calendar
@@ -66,7 +66,7 @@ async def _read(connection: AsyncConnection, part: Span, *, on_gpus: bool) -> Ti
         .group_by(hourly.c.hour, dimensions.c.model)
     )
     models, figures = await read_figures(connection, query, 1)
-    sums_of_it = SpanSums(tuple(FIGURES), np.arange(figures.shape[1]), narrowed(figures[1:]))
+    sums_of_it = SpanSums(tuple(FIGURES), np.arange(len(models)), figures[1:])
     return TimedSums(sums_of_it, figures[0], models)
 
 

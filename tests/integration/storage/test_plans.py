@@ -25,6 +25,7 @@ from gateway.storage.sql.entries import SqlEntries
 from gateway.storage.sql.keys import SqlKeyStore
 from gateway.storage.sql.ledger import SqlLedger, entry_select
 from gateway.storage.sql.reports import SqlReports
+from gateway.storage.sums.by_dimension import narrowed
 from gateway.storage.tables.books import entries
 from gateway.stores import EntryWanted, NewKey
 from gateway.sums import Dimension, Sums, SumsQuery
@@ -169,7 +170,12 @@ async def test_groups_are_ordered_and_made_in_another_thread(
         threads.add(threading.get_ident())
         return Sums(*given, **numbers)
 
+    def narrowing(figures: Any) -> list[Any]:
+        threads.add(threading.get_ident())
+        return narrowed(figures)
+
     monkeypatch.setattr("gateway.storage.sums.groups.Sums", noting)
+    monkeypatch.setattr("gateway.storage.sums.by_dimension.narrowed", narrowing)
     await SqlLedger(sqlite).insert(MANY)
     assert len(await SqlReports(sqlite).sums(SumsQuery(0, 2**62, ("team",)))) == len(MANY)
     assert threads
