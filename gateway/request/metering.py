@@ -94,6 +94,7 @@ class Meter(msgspec.Struct):
                 known,
                 input_tokens=known.input_tokens or input_tokens_estimate,
                 output_tokens=max(output_tokens, known.output_tokens),
+                service_tier=known.service_tier or self.asked_tier,
                 charged_pico_usd=known.charged_pico_usd if known.is_estimated else None,
                 is_estimated=True,
             )

@@ -1,8 +1,14 @@
 """What is booked for an answer that was cut off, or whose caller left, after part of its usage was reported."""
 
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
 from backends.protocol import Chunk
 from backends.usage import Usage
 from gateway.ledger.entry import Status
+from gateway.pricing.catalogue import Service
 from gateway.request.metering import Meter
 from gateway.request.settlement import Outcome, settle_entry
 from tests.builders import make_candidate, make_prices
@@ -22,6 +28,20 @@ def test_its_cached_input_is_known_and_its_output_estimated() -> None:
     assert entry.cost is not None
     assert entry.cost.total_pico_usd == 80 * 100_000 + 20 * 1_250_000 + 10 * 4_000_000
     assert entry.cost_lower_pico_usd == min(entry.cost.total_pico_usd, 50 * 1_000_000 + 5 * 4_000_000)
+
+
+@pytest.mark.parametrize(("told", "priced"), [(None, "priority"), ("default", "default")])
+def test_it_is_in_the_tier_asked_for_unless_another_was_told(told: str | None, priced: str) -> None:
+    """As of an answer without any usage. Gemini tells one with each event."""
+    prices = replace(PRICES, services={"priority": Service(Fraction(2))})
+    meter = Meter(started_at=0.0, asked_tier="priority")
+    so_far = Usage(100, output_tokens=10, service_tier=told)
+    meter.observe(Chunk(b"x", has_output=True, output_characters=40, usage_so_far=so_far), 1.0)
+    entry = settle_entry(make_intent(), meter, Outcome(Status.cancelled, 499, make_candidate(prices=prices), (), 2.0))
+    assert entry.service_tier == priced
+    assert entry.cost is not None
+    assert entry.cost.total_pico_usd == (100 + 10 * 4) * 1_000_000 * (2 if priced == "priority" else 1)
+    assert entry.cost_lower_pico_usd == (50 + 5 * 4) * 1_000_000
 
 
 def test_thoughts_that_it_reported_are_not_estimated_again() -> None:
