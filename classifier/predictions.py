@@ -36,11 +36,6 @@ def places_of(packed: bytes) -> tuple[dict[str, int], dict[str, int]]:
     return dict(zip(names, quality, strict=True)), dict(zip(names, length, strict=True))
 
 
-def models_of(packed: bytes) -> tuple[str, ...]:
-    """The models in `Places`."""
-    return tuple(places_of(packed)[0])
-
-
 class Qualities(Mapping[str, Quality]):
     """Each model's quality. Deviations are computed when one is asked for: a decision needs only the means."""
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from backends.usage import NO_UNITS, Units
-from classifier.predictions import Predictions, models_of
+from classifier.predictions import Predictions
 from gateway.ledger.entry import NO_MEDIA, Entry, Facts, Media
 from gateway.storage.rows.bounded import micros
 from gateway.storage.rows.dimension import REMEMBERED
@@ -26,8 +26,8 @@ Time = int | float
 
 
 class Detail(msgspec.Struct, frozen=True, array_like=True):
-    """Fields are only ever appended. Model names are stored as indices into the candidates, followed by the models of
-    the predictions, followed by `more_names`."""
+    """Fields are only ever appended. Model names are stored as indices into the candidates, followed by `more_names`:
+    not into the predictions' models, which earlier versions do not have, nor do rows of who went back to one."""
 
     input_tokens: int
     max_output_tokens: int | None
@@ -88,8 +88,7 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
     """`is_plain`: the only attempt, if any, is described by the entry, and its times are stored here."""
     decision, facts = entry.intent.decision, entry.intent.decision.facts
     keyed, packed = (facts.quality, facts.output_tokens, facts.warm_tokens, facts.backend_state), facts.predictions
-    models = None if packed is None else packed.models
-    more_names, place = _places(decision.candidates, models, tuple(chain.from_iterable(keyed)))
+    more_names, place = _places(decision.candidates, tuple(chain.from_iterable(keyed)))
     one = entry.attempts[0] if is_plain and entry.attempts else None
     detail = Detail(  # by position: Python collects more than fifteen keywords in a dictionary first
         facts.input_tokens,
@@ -130,19 +129,10 @@ def encode_detail(entry: Entry, *, is_plain: bool) -> bytes:
 
 
 @lru_cache(REMEMBERED)
-def _places(
-    candidates: tuple[str, ...], predicted: bytes | None, mentioned: tuple[str, ...]
-) -> tuple[tuple[str, ...], dict[str, int]]:
-    """The names that are in neither list, and the index of every name. Cached, since rows have the same few."""
-    listed = names_of(candidates, predicted)
-    more = tuple(sorted(set(mentioned).difference(listed)))
-    return more, {name: number for number, name in reversed(list(enumerate((*listed, *more))))}
-
-
-@lru_cache(REMEMBERED)
-def names_of(candidates: tuple[str, ...], predicted: bytes | None) -> tuple[str, ...]:
-    """The names that `Detail` has as indices, before its own."""
-    return candidates if predicted is None else (*candidates, *models_of(predicted))
+def _places(candidates: tuple[str, ...], mentioned: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, int]]:
+    """The names that are not candidates, and the index of every name. Cached, since rows have the same few."""
+    more = tuple(sorted(set(mentioned) - set(candidates)))
+    return more, {name: number for number, name in reversed(list(enumerate((*candidates, *more))))}
 
 
 def _by_place(numbers: Mapping[str, float], place: Mapping[str, int]) -> list[Short]:
@@ -162,8 +152,8 @@ def decode_detail(stored: bytes) -> Detail:
 
 
 def facts_from(detail: Detail, candidates: tuple[str, ...], predicted: bytes | None) -> Facts:
-    """`predicted` is the list of models that the entry was encoded with."""
-    names = (*names_of(candidates, predicted), *detail.more_names)
+    """`predicted` is the predictions' `models`."""
+    names = (*candidates, *detail.more_names)
     states, warm = detail.backend_state, detail.warm_tokens
     return Facts(
         detail.input_tokens,

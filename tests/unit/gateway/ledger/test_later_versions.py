@@ -53,3 +53,20 @@ def test_an_earlier_version_reads_an_entry_whose_predictions_are_packed() -> Non
     entry = make_entry(intent=make_intent(decision=make_decision(facts=make_facts(predictions=predictions))))
     facts = msgspec.msgpack.decode(msgspec.msgpack.encode(entry))[0][9][9]
     assert facts[: len(facts) - 1] == msgspec.msgpack.decode(msgspec.msgpack.encode(make_facts()))[:-1]
+
+
+def test_a_row_is_read_without_the_predictions_models() -> None:
+    """By an earlier version beside this one, and by both after its schema, which lacks that column, was gone back
+    to."""
+    predictions = Predictions(Places({"a": 0, "b": 0}, {"a": 0, "b": 0}).packed, (5000,), (10,))
+    known: dict[str, Any] = {
+        "quality": {},
+        "output_tokens": {},
+        "warm_tokens": {"b": 7},
+        "backend_state": {"a": (1, 0.5)},
+    }
+    facts = make_facts(predictions=predictions, **known)
+    entry = make_entry(intent=make_intent(decision=make_decision(facts=facts, candidates=("b",))))
+    detail = decode_detail(encode_detail(entry, is_plain=True))
+    assert facts_from(detail, ("b",), None) == make_facts(**known)
+    assert facts_from(detail, ("b",), predictions.models) == facts
