@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import insert, text
 from typer.testing import CliRunner
 
+from classifier.predictions import Places, Predictions
 from gateway.cli import build
 from gateway.cli.migrate import ELSEWHERE
 from gateway.config.home import Home
@@ -22,7 +23,7 @@ from gateway.storage.tables.administration import budgets, gpu_rents
 from gateway.stores import NewKey
 from tests.homes import new_home
 from tests.newest_schema import make_newest
-from tests.unit.gateway.ledger.builders import make_entry
+from tests.unit.gateway.ledger.builders import make_decision, make_entry, make_facts, make_intent
 
 pytestmark = pytest.mark.integration
 NEWEST = revisions()[-1].number
@@ -110,6 +111,26 @@ async def test_all_the_way_back_and_up_again(database_url: str) -> None:
     assert await seen(database_url) == (OLDEST, 2, 2)
     await said()
     assert await seen(database_url) == (NEWEST, 2, 2)
+
+
+@pytest.mark.usefixtures("home")
+async def test_predictions_lost_on_the_way_back_are_no_later_entrys(database_url: str) -> None:
+    predictions = Predictions(Places({"a": 0}, {"a": 0}).packed, (5000,), (10,))
+    decision = make_decision(facts=make_facts(predictions=predictions))
+
+    async def book(number: int) -> None:
+        engine = open_database(database_url)
+        await SqlLedger(engine).insert([make_entry(number, intent=make_intent(number, decision=decision))])
+        await engine.dispose()
+
+    await make_newest(database_url)
+    await book(1)
+    await migrate(database_url, "0025")
+    await migrate(database_url)
+    await book(2)
+    joined = "entries JOIN circumstances ON circumstances.id = circumstance_id WHERE predicted_models IS"
+    assert await scalar(database_url, f"SELECT count(*) FROM {joined} NULL") == 1
+    assert await scalar(database_url, f"SELECT count(*) FROM {joined} NOT NULL") == 1
 
 
 @pytest.mark.usefixtures("home")
