@@ -19,7 +19,7 @@ from gateway.extras import install_command
 from gateway.storage.database_down import is_in_the_way, lacking, what_to_see
 from gateway.storage.postgres import Patience, open_postgres
 from gateway.storage.revisions import missing_tables, newest_revision, present_revision
-from gateway.storage.sqlite import configure_sqlite, sqlite_url
+from gateway.storage.sqlite import CONNECT_ARGUMENTS, configure_sqlite, sqlite_url
 
 log = logging.getLogger(__name__)
 LOOKED_THROUGH_BYTES = 1 << 30
@@ -56,7 +56,7 @@ def open_database(url: str, patience: Patience = SERVING) -> AsyncEngine:
     try:
         backend = make_url(url).get_backend_name()
         if backend == "sqlite":
-            engine = create_async_engine(sqlite_url(url))
+            engine = create_async_engine(sqlite_url(url), connect_args=CONNECT_ARGUMENTS)
             configure_sqlite(engine.sync_engine)
             return engine
         if backend == "postgresql":
