@@ -113,22 +113,28 @@ async def test_all_the_way_back_and_up_again(database_url: str) -> None:
     assert await seen(database_url) == (NEWEST, 2, 2)
 
 
+@pytest.mark.parametrize(("column", "back_to"), [("predicted_models", "0025"), ("allowed_models", "0005")])
 @pytest.mark.usefixtures("home")
-async def test_predictions_lost_on_the_way_back_are_no_later_entrys(database_url: str) -> None:
+async def test_what_entries_lost_on_the_way_back_is_no_later_entrys(
+    database_url: str, column: str, back_to: str
+) -> None:
     predictions = Predictions(Places({"a": 0}, {"a": 0}).packed, (5000,), (10,))
-    decision = make_decision(facts=make_facts(predictions=predictions))
+    facts = make_facts(predictions=predictions) if column == "predicted_models" else make_facts()
+    decision = make_decision(facts=facts)
 
     async def book(number: int) -> None:
         engine = open_database(database_url)
-        await SqlLedger(engine).insert([make_entry(number, intent=make_intent(number, decision=decision))])
+        await SqlLedger(engine).insert(
+            [make_entry(number, intent=make_intent(number, decision=decision, allowed_models=("a",)))]
+        )
         await engine.dispose()
 
     await make_newest(database_url)
     await book(1)
-    await migrate(database_url, "0025")
+    await migrate(database_url, back_to)
     await migrate(database_url)
     await book(2)
-    joined = "entries JOIN circumstances ON circumstances.id = circumstance_id WHERE predicted_models IS"
+    joined = f"entries JOIN circumstances ON circumstances.id = circumstance_id WHERE {column} IS"
     assert await scalar(database_url, f"SELECT count(*) FROM {joined} NULL") == 1
     assert await scalar(database_url, f"SELECT count(*) FROM {joined} NOT NULL") == 1
 
