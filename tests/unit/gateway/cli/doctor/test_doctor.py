@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import sysconfig
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -73,6 +74,25 @@ def test_it_says_whether_the_classifier_reads_natively(
     assert reader.is_ok is is_ok
     assert says in reader.detail
     assert reader.fix is None
+
+
+@pytest.mark.parametrize(
+    ("prefix", "arguments", "is_told"),
+    [
+        ("/usr", "'--enable-shared'", False),
+        ("/usr/local", "'--enable-shared' '--enable-optimizations' '--with-lto'", False),
+        ("/home/ada/.pyenv/versions/3.12.4", "'--enable-shared'", True),
+        ("/home/ada/.pyenv/versions/3.12.4", None, True),
+    ],
+)
+def test_a_python_without_optimisation_is_told(
+    home: Home, monkeypatch: pytest.MonkeyPatch, prefix: str, arguments: str | None, is_told: bool
+) -> None:
+    monkeypatch.setattr("sys.base_prefix", prefix)
+    monkeypatch.setitem(sysconfig.get_config_vars(), "CONFIG_ARGS", arguments)
+    told = found(home).get("Python's build")
+    assert (told is not None) is is_told
+    assert told is None or (not told.is_ok and told.fix is None and "make PYTHON=" in told.detail)
 
 
 def test_what_a_start_would_refuse_is_a_finding(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
