@@ -1,6 +1,7 @@
 """The most that a request can cost, before it is sent: budgets hold this amount, and intents record it. Pure."""
 
 from gateway.ledger.entry import Cost
+from gateway.pricing.catalogue import ModelPrices
 from gateway.pricing.price import UnknownServiceTier, UnknownToolPrice, price_bound, price_compute
 from gateway.request.hosted_tools import TOOL_RESULT_TOKENS
 from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
@@ -85,7 +86,7 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
         return None
     tools, writes = view.hosted_tools, candidate.cache_writes
     try:
-        return price_bound(
+        most = price_bound(
             input_tokens + tools.calls * TOOL_RESULT_TOKENS + tools.longer_tokens,
             limit,
             candidate.prices,
@@ -99,6 +100,12 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
         )
     except (UnknownServiceTier, UnknownToolPrice):
         return None
+    return max(most, refusal_fee_pico_usd(candidate.prices))
+
+
+def refusal_fee_pico_usd(prices: ModelPrices) -> int:
+    """What is paid for a prompt that the provider's filter refuses, and then for nothing else."""
+    return round(prices.per_refusal_pico_usd * prices.paid_share)
 
 
 def compute_cost(speed: EngineSpeed, input_tokens: int, output_tokens: int) -> Cost:

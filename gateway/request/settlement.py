@@ -10,7 +10,7 @@ from backends.usage import NO_UNITS, Units, Usage
 from gateway.ledger.entry import NO_MEDIA, Attempt, Checkpoint, Cost, Entry, Intent, Media, PaidTo, Status
 from gateway.pricing.charged import charged
 from gateway.pricing.price import PricingError, price, price_compute
-from gateway.request.cost_bounds import bound_pico_usd, compute_cost, longest_output, sum_known
+from gateway.request.cost_bounds import bound_pico_usd, compute_cost, longest_output, refusal_fee_pico_usd, sum_known
 from gateway.request.metering import CHARACTERS_PER_TOKEN, Meter
 from gateway.request.view import RequestView
 from gateway.routing.expected_cost import media_usage
@@ -91,10 +91,9 @@ def refused_cost(candidate: Candidate, view: RequestView, meter: Meter) -> Extra
 def filtered_cost(candidate: Candidate, view: RequestView) -> ExtraCost:
     """The fee for a prompt that the provider's filter refused. xAI's page names it for responses; of chats it is an
     estimate."""
-    prices = candidate.prices
-    if prices is None or not prices.per_refusal_pico_usd:
+    fee = 0 if candidate.prices is None else refusal_fee_pico_usd(candidate.prices)
+    if not fee:
         return NO_EXTRA
-    fee = round(prices.per_refusal_pico_usd * (1 - prices.discount))
     return ExtraCost(fee, fee, fee if view.operation == "responses" else 0)
 
 

@@ -58,6 +58,7 @@ async def test_a_refused_prompt_costs_what_its_provider_charges_for_it(
             Incoming(operation, f"Bearer {KEY}", json.dumps(asked | said).encode()), RecordingCaller()
         )
     entry = rig.entry
+    assert (entry.intent.cost_bound_pico_usd or 0) >= pico_usd
     assert entry.status is Status.failed
     assert entry.cost is not None
     assert entry.cost.total_pico_usd == entry.attempts[0].cost_pico_usd == pico_usd
