@@ -18,6 +18,9 @@ LONG_NAME, LONG_ON_A_PHONE = 34, 22
 """Characters that fit on one line beside a horizontal bar."""
 LEGEND_LINE_PIXELS = 20
 MOST_LEGEND_LINES = 4
+RESAMPLES = "nine in ten resamples of days"
+BELOW = {"nameLocation": "middle", "nameGap": 26}
+"""Where the name of an axis stands: below the middle of it."""
 MOST_SERIES = len(COLOURS)
 """One per colour, so that no colour stands for two names."""
 Options = dict[str, Any]
@@ -188,28 +191,12 @@ def used_and_paid(points: Sequence[tuple[str, float, float]], break_even: float 
     if used:
         last, share = used[-1]
         used.append(((datetime.fromisoformat(last) + timedelta(hours=1)).isoformat(), share))  # until the hour's end
-    series: Options = {
-        "name": "used",
-        "type": "line",
-        "step": "end",
-        "showSymbol": False,
-        "areaStyle": {"opacity": 0.35},
-        "data": used,
-    }
+    series = _line("used", used, step="end", areaStyle={"opacity": 0.35})
     options["series"] = [series]
     options["yAxis"]["max"] = 100
     if break_even is not None and break_even <= 1:
-        series["markLine"] = {
-            "silent": True,
-            "symbol": "none",
-            "lineStyle": {"color": COLOURS[1], "type": "dashed", "width": 2},
-            "label": {
-                "formatter": f"pays above {100 * break_even:.1f} % of the time",
-                "color": INK,
-                "position": "insideEndTop",
-            },
-            "data": [{"yAxis": round(100 * break_even, 1)}],
-        }
+        said = f"pays above {100 * break_even:.1f} % of the time"
+        series["markLine"] = _mark_line(said, COLOURS[1], "insideEndTop", yAxis=round(100 * break_even, 1))
     return options
 
 
@@ -220,63 +207,25 @@ def cost_curves(points: Sequence[dict[str, Any]], here: float, pays_from: dict[s
     data, because ECharts would keep the one that it drew before.
     """
     bills = (p[key] for p in points for key in ("hosted_usd", "owned_usd") if p[key] is not None)
-    options: dict[str, Any] = in_dollars(base(), bills)
-    options["grid"]["top"] = 26
-    options["xAxis"] = {
-        **options["xAxis"],
-        "type": "value",
-        "name": "requests / day",
-        "nameLocation": "middle",
-        "nameGap": 26,
-        "min": 0,
-        "splitLine": {"show": False},
-        "axisPointer": {"label": {":formatter": A_DAY}},
-    }
-    options["grid"]["bottom"] = 62
-
-    def line(name: str, key: str, **more: Any) -> Options:
-        data = [[round(p["requests_per_day"], 2), round(p[key], 4)] for p in points if p[key] is not None]
-        return {"name": name, "type": "line", "showSymbol": False, "data": data, **more}
-
-    band = [p for p in points if p["owned_low_usd"] is not None]
-    interval = "nine in ten resamples of days"
-    options["legend"]["data"] = ["everything hosted", "own GPUs, rest hosted", *([interval] if band else [])]
+    options = _by_number(in_dollars(base(), bills), "requests / day")
+    options["grid"] |= {"top": 26, "bottom": 62}
+    options["xAxis"]["axisPointer"] = {"label": {":formatter": A_DAY}}
+    volumes = [(round(p["requests_per_day"], 2), p) for p in points]
+    lines = {"everything hosted": "hosted_usd", "own GPUs, rest hosted": "owned_usd"}
     options["series"] = [
-        line("everything hosted", "hosted_usd", lineStyle={"width": 2.4}),
-        line("own GPUs, rest hosted", "owned_usd", lineStyle={"width": 2.4}),
+        _line(name, [(at, p[key]) for at, p in volumes if p[key] is not None], lineStyle={"width": 2.4})
+        for name, key in lines.items()
     ]
-    if band:
-        edge: Options = {"lineStyle": {"opacity": 0}, "stack": "band", "silent": True, "tooltip": {"show": False}}
-        low = [[round(p["requests_per_day"], 2), round(p["owned_low_usd"], 4)] for p in band]
-        wide = [[round(p["requests_per_day"], 2), round(p["owned_high_usd"] - p["owned_low_usd"], 4)] for p in band]
-        options["series"] += [
-            {"name": "least", "type": "line", "showSymbol": False, "data": low, **edge},
-            {
-                "name": interval,
-                "type": "line",
-                "showSymbol": False,
-                "color": BAND,
-                "data": wide,
-                "areaStyle": {"opacity": 0.45, "color": BAND},
-                **edge,
-            },
-        ]
-    is_left = here < points[-1]["requests_per_day"] / 4
-    options["series"][0]["markLine"] = {
-        "silent": True,
-        "symbol": "none",
-        "lineStyle": {"color": COLOURS[3], "type": "dashed", "width": 2},
-        # Centred on a line far on the left, the label would cover the axis' highest number.
-        "label": {
-            "formatter": "you are here",
-            "color": INK,
-            "position": "end",
-            "align": "left" if is_left else "center",
-        },
-        "data": [{"xAxis": round(here, 2)}],
-    }
-    if pays_from is not None and pays_from["requests_per_day"] <= points[-1]["requests_per_day"]:
-        is_right = pays_from["requests_per_day"] > points[-1]["requests_per_day"] / 2
+    band = [(at, p["owned_low_usd"], p["owned_high_usd"]) for at, p in volumes if p["owned_low_usd"] is not None]
+    options["legend"]["data"] = [*lines, *([RESAMPLES] if band else [])]
+    options["series"] += _band(RESAMPLES, band) if band else []
+    most = points[-1]["requests_per_day"]
+    # Centred on a line far on the left, the label would cover the axis' highest number.
+    align = "left" if here < most / 4 else "center"
+    mark = _mark_line("you are here", COLOURS[3], "end", align=align, xAxis=round(here, 2))
+    options["series"][0]["markLine"] = mark
+    if pays_from is not None and pays_from["requests_per_day"] <= most:
+        is_right = pays_from["requests_per_day"] > most / 2
         options["series"][0]["markPoint"] = _pays_from(pays_from, is_right=is_right)
         return _said_shorter_on_a_phone(on_a_phone(options))
     options["series"][0]["markPoint"] = {"data": []}
@@ -316,7 +265,7 @@ def tornado(swings: Sequence[tuple[str, float, float]], middle: float) -> Option
     ordered = sorted(swings, key=lambda one: abs(one[2] - one[1]))
     options = base(unit="", categories=[name for name, _, _ in ordered])
     options["xAxis"], options["yAxis"] = options["yAxis"], options["xAxis"]
-    options["xAxis"] |= {"name": "change of the saving a month", "nameLocation": "middle", "nameGap": 26}
+    options["xAxis"] |= {"name": "change of the saving a month", **BELOW}
     options["xAxis"]["nameTextStyle"] = {"color": INK, "align": "center"}
     options["grid"]["bottom"] = 62
     options["tooltip"]["trigger"] = "item"
@@ -336,26 +285,13 @@ def tornado(swings: Sequence[tuple[str, float, float]], middle: float) -> Option
 
 def throughput(points: Sequence[tuple[int, float]], working: int | None) -> Options:
     """Tokens per second of all sequences together, by concurrency."""
-    options = base(unit="tokens / s, all sequences")
-    options["xAxis"] = {
-        **options["xAxis"],
-        "type": "value",
-        "name": "sequences at once",
-        "nameLocation": "middle",
-        "nameGap": 26,
-        "min": 0,
-    }
+    options = _by_number(base(unit="tokens / s, all sequences"), "sequences at once")
     options["legend"] = {"show": False}
     series: Options = {"type": "line", "symbolSize": 8, "data": [list(point) for point in points]}
     options["series"] = [series]
     if working is not None:
-        series["markLine"] = {
-            "silent": True,
-            "symbol": "none",
-            "lineStyle": {"color": COLOURS[1], "type": "dashed"},
-            "label": {"formatter": f"working point {working}", "color": INK, "position": "end", "align": "right"},
-            "data": [{"xAxis": working}],
-        }
+        mark = _mark_line(f"working point {working}", COLOURS[1], "end", align="right", xAxis=working)
+        series["markLine"] = mark
     return options
 
 
@@ -366,36 +302,38 @@ def forecast(history: Sequence[tuple[str, float]], ahead: Sequence[tuple[str, fl
     amounts = [usd for _, usd in history] + [high for *_, high in ahead]
     days = [day for day, *_ in (*history, *ahead)]
     options = over_time(in_dollars(base(unit="a day", is_time=True), amounts), days, "day")
-    hidden: Options = {
-        "type": "line",
-        "lineStyle": {"opacity": 0},
-        "stack": "band",
-        "silent": True,
-        "showSymbol": False,
-    }
     options["legend"]["data"] = ["spent", "expected", "5–95 %"]
     options["series"] = [
         {"name": "spent", "type": "bar", "barMaxWidth": 14, "data": [[day, round(usd, 8)] for day, usd in history]},
-        {
-            "name": "expected",
-            "type": "line",
-            "showSymbol": False,
-            "color": COLOURS[1],
-            "data": [[day, round(usd, 8)] for day, _, usd, _ in ahead],
-        },
-        {
-            "name": "low",
-            "data": [[day, round(low, 8)] for day, low, _, _ in ahead],
-            "tooltip": {"show": False},
-            **hidden,
-        },
-        {
-            "name": "5–95 %",
-            "color": BAND,
-            "areaStyle": {"opacity": 0.45, "color": BAND},
-            "tooltip": {"show": False},
-            "data": [[day, round(high - low, 8)] for day, low, _, high in ahead],
-            **hidden,
-        },
+        _line("expected", [(day, usd) for day, _, usd, _ in ahead], color=COLOURS[1]),
+        *_band("5–95 %", [(day, low, high) for day, low, _, high in ahead]),
     ]
     return on_a_phone(options)
+
+
+def _by_number(options: Options, name: str) -> Options:
+    """Makes the axis below one of numbers from 0 on."""
+    options["xAxis"] |= {"type": "value", "name": name, "min": 0, **BELOW}
+    return options
+
+
+def _line(name: str, points: Iterable[tuple[str | float, float]], **more: Any) -> Options:
+    data = [[x, round(y, 8)] for x, y in points]
+    return {"name": name, "type": "line", "showSymbol": False, "data": data, **more}
+
+
+def _band(name: str, points: Sequence[tuple[str | float, float, float]]) -> list[Options]:
+    """The interval between two values (x, low, high), as what is stacked on an invisible line."""
+    edge: Options = {"lineStyle": {"opacity": 0}, "stack": "band", "silent": True, "tooltip": {"show": False}}
+    filled = {"color": BAND, "areaStyle": {"opacity": 0.45, "color": BAND}, **edge}
+    return [
+        _line("low", [(x, low) for x, low, _ in points], **edge),
+        _line(name, [(x, high - low) for x, low, high in points], **filled),
+    ]
+
+
+def _mark_line(said: str, colour: str, position: str, *, align: str | None = None, **at: float) -> Options:
+    """A dashed line across the chart, with its label."""
+    label = {"formatter": said, "color": INK, "position": position} | ({"align": align} if align else {})
+    style = {"color": colour, "type": "dashed", "width": 2}
+    return {"silent": True, "symbol": "none", "lineStyle": style, "label": label, "data": [at]}

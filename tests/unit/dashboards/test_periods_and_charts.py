@@ -327,8 +327,8 @@ def test_the_last_hour_of_utilisation_is_as_wide_as_the_others() -> None:
     """It used to be a mere point: a first hour could not be seen at all."""
     hour = ("2026-11-25T23:00:00+00:00", 900, 3600)
     assert charts.used_and_paid([hour], None)["series"][0]["data"] == [
-        (hour[0], 25.0),
-        ("2026-11-26T00:00:00+00:00", 25.0),
+        [hour[0], 25.0],
+        ["2026-11-26T00:00:00+00:00", 25.0],
     ]
     assert charts.used_and_paid([], None)["series"][0]["data"] == []
 
