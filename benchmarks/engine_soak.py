@@ -143,7 +143,7 @@ async def _ask(serving: AsyncEngine, one: Known, leave_after: int | None, salt: 
     tokens: list[int] = []
     is_finished = False
     try:
-        async with aclosing(serving.generate(one.prompt, params, cache_salt=salt)) as deltas:  # pyright: ignore[reportArgumentType]
+        async with aclosing(serving.generate(one.prompt, params, cache_salt=salt)) as deltas:
             async for delta in deltas:
                 tokens += delta.token_ids
                 report.failed_answers += delta.error is not None

@@ -38,11 +38,11 @@ return window.beSeen?.charts && paint ? {...window.beSeen, paint} : null"""
 
 def load(browser: webdriver.Chrome, url: str) -> dict[str, float]:
     """One load of one page; times are seconds since its navigation began."""
-    browser.get_log("performance")  # pyright: ignore[reportUnknownMemberType]
+    browser.get_log("performance")
     browser.get(url)
     seen: dict[str, float] = WebDriverWait(browser, LONGEST_SECONDS).until(lambda one: one.execute_script(SEEN))
     received = 0
-    for record in browser.get_log("performance"):  # pyright: ignore[reportUnknownMemberType]
+    for record in browser.get_log("performance"):
         event: dict[str, Any] = json.loads(record["message"])["message"]
         if event["method"] == "Network.loadingFinished":
             received += round(event["params"]["encodedDataLength"])

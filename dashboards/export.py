@@ -22,7 +22,7 @@ def build_export(http: httpx.AsyncClient, sessions: Sessions) -> APIRouter:
     router = APIRouter()
 
     @router.get("/ui/export/{report}.{form}")
-    async def export(request: Request, report: Report, form: Format) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def export(request: Request, report: Report, form: Format) -> Response:
         session = sessions.find(session_cookie(request.headers.get("cookie")))
         if session is None:
             return RedirectResponse("/ui/sign-in", status_code=303)

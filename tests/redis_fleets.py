@@ -21,7 +21,7 @@ PRIMARY: Final = "mymaster"
 
 def ask(server: RedisServer, *command: object) -> Any:
     with Redis(port=server.port, decode_responses=True) as client:
-        return cast(Any, client.execute_command(*command))  # pyright: ignore[reportUnknownMemberType]
+        return cast(Any, client.execute_command(*command))
 
 
 def info(server: RedisServer, section: str) -> Mapping[str, Any]:

@@ -43,12 +43,12 @@ def json_schema_of(schema: Mapping[str, object], *, closes: bool = False) -> Fie
 
 
 def _inner(value: object, *, closes: bool) -> object:
-    return json_schema_of(value, closes=closes) if isinstance(value, Mapping) else value  # pyright: ignore[reportUnknownArgumentType]
+    return json_schema_of(value, closes=closes) if isinstance(value, Mapping) else value
 
 
 def _properties(named: Mapping[object, object], order: object, *, closes: bool) -> Fields:
     found = {str(name): _inner(one, closes=closes) for name, one in named.items()}
-    first = [name for name in order if isinstance(name, str) and name in found] if isinstance(order, list) else []  # pyright: ignore[reportUnknownVariableType]
+    first = [name for name in order if isinstance(name, str) and name in found] if isinstance(order, list) else []
     return {name: found[name] for name in dict.fromkeys([*first, *found])}
 
 
@@ -57,7 +57,7 @@ def _nullable(schema: Fields) -> Fields:
     if isinstance(kind := schema.get("type"), str):
         schema["type"] = [kind, "null"]
     if isinstance(options := schema.get("anyOf"), list):
-        schema["anyOf"] = [*options, {"type": "null"}]  # pyright: ignore[reportUnknownVariableType]
+        schema["anyOf"] = [*options, {"type": "null"}]
     if isinstance(values := schema.get("enum"), list) and None not in values:
-        schema["enum"] = [*values, None]  # pyright: ignore[reportUnknownVariableType]
+        schema["enum"] = [*values, None]
     return schema

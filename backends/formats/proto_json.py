@@ -35,7 +35,7 @@ def member_of(fields: Mapping[str, object], name: str) -> Fields:
 
 def many_of(value: object) -> object:
     """A repeated field's values: a single value is a list of one, as in Google's own parser."""
-    return value if value is None or isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+    return value if value is None or isinstance(value, list) else [value]
 
 
 def messages_of(fields: Mapping[str, object], name: str) -> list[Fields]:

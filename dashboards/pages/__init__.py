@@ -58,7 +58,7 @@ def build_pages(http: httpx.AsyncClient, sessions: Sessions, *, answer_seconds: 
 
 def _register(spec: PageSpec, http: httpx.AsyncClient, sessions: Sessions, slowest_seconds: float) -> None:
     @ui.page(spec.path, response_timeout=slowest_seconds)
-    async def page(request: Request) -> Response | None:  # pyright: ignore[reportUnusedFunction]
+    async def page(request: Request) -> Response | None:
         session = sessions.find(session_cookie(request.headers.get("cookie")))
         if session is None:
             wanted = f"{request.url.path}?{request.url.query}".removesuffix("?")

@@ -21,9 +21,7 @@ def build_rules_assist(http: httpx.AsyncClient, sessions: Sessions) -> APIRouter
     router = APIRouter()
 
     @router.post("/ui/rules/complete")
-    async def suggest(  # pyright: ignore[reportUnusedFunction]
-        request: Request, before: Annotated[str, Body(embed=True, max_length=LONGEST_TEXT)]
-    ) -> Response:
+    async def suggest(request: Request, before: Annotated[str, Body(embed=True, max_length=LONGEST_TEXT)]) -> Response:
         session = sessions.find(session_cookie(request.headers.get("cookie")))
         if session is None:
             return JSONResponse({"word": "", "options": []}, status_code=401)

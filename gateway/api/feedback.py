@@ -46,7 +46,7 @@ def build_feedback_router(pipeline: Pipeline, entries: EntryStore, feedback: Fee
     router = APIRouter(tags=["models"], dependencies=[known_first(pipeline)])
 
     @router.post("/v1/feedback", status_code=201)
-    async def give(body: FeedbackBody, request: Request) -> Recorded:  # pyright: ignore[reportUnusedFunction]
+    async def give(body: FeedbackBody, request: Request) -> Recorded:
         """Rate an answer. `request_id` is its header `x-breakeven-request-id`; a second rating replaces the first."""
         key = pipeline.keys.authenticate(credential_of(request.scope["headers"]), pipeline.now_us())
         await pipeline.admission.admit(key.id, team=key.team, tokens=0)

@@ -19,7 +19,7 @@ def build_way_to_web_ui(ui_url: str, public_url: str | None) -> APIRouter:
 
     @router.get("/", include_in_schema=False)
     @router.get("/ui", include_in_schema=False)
-    async def lead(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+    async def lead(request: Request) -> Response:
         """`ui_url` is a loopback address: a browser on another machine would look for it there."""
         if is_this_machine(request.headers.get("host", "")):
             return RedirectResponse(ui_url)

@@ -78,7 +78,7 @@ def build(chosen: str | None) -> typer.Typer:
     )
 
     @app.callback(invoke_without_command=True)
-    def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:  # pyright: ignore[reportUnusedFunction]
+    def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
         if version:
             print(f"breakeven {__version__}")
             raise typer.Exit

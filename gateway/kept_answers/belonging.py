@@ -42,7 +42,7 @@ def named_conversation(body: bytes) -> str | None:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None  # the next reader reports what is wrong
     named = asked.conversation
-    conversation_id = text_of(named, "id") if isinstance(named, dict) else named  # pyright: ignore[reportUnknownArgumentType]
+    conversation_id = text_of(named, "id") if isinstance(named, dict) else named
     if not isinstance(conversation_id, str) or not conversation_id.startswith(PREFIX):
         return None
     if asked.previous_response_id is not None:

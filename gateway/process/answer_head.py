@@ -19,7 +19,7 @@ class AnswerCycle(RequestResponseCycle):
     Everything unusual, and every refusal, is left to uvicorn.
     """
 
-    def send(self, message: Any) -> Awaitable[None]:  # type: ignore[override]
+    def send(self, message: Any) -> Awaitable[None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         if self.response_started or self.flow.write_paused or self.disconnected:
             return super().send(message)
         if self.waiting_for_100_continue and self.more_body:

@@ -111,7 +111,7 @@ class PatientProtocol(HttpToolsProtocol):
     _socket_key: bytes | None = None
     """Set by a request that opens a WebSocket, which is the last one in HTTP."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         self._corked = CorkedTransport(transport, last_seconds=LAST_PATIENCES * self.patience_seconds)
         super().connection_made(self._corked)
         self.flow = _InTurn(self._corked, self.pipeline)
@@ -130,7 +130,7 @@ class PatientProtocol(HttpToolsProtocol):
         elif self._is_waiting and self._haste is None:
             self._haste = self.loop.call_later(self.patience_seconds, self._refuse_head, HEAD_TOO_SLOW)
 
-    def eof_received(self) -> bool:  # type: ignore[override]
+    def eof_received(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Whether to keep the connection: a client that has merely finished sending gets its response. A closed
         connection looks the same, and a call nobody waits for costs money, so this holds only if the request was
         announced as the last.
@@ -214,7 +214,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._keep_alive.cancel()
         self.connections.discard(self)
         self.crowd.gone(self)
-        self.parser = None  # type: ignore[assignment]  # as when a connection is lost: it refers to us
+        self.parser = None  # as when a connection is lost: it refers to us
         patience, crowd = self.patience_seconds, self.crowd
         socket = SocketProtocol(
             self.config, self.server_state, self.app_state, self.sockets, patience_seconds=patience, crowd=crowd

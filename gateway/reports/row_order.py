@@ -62,11 +62,11 @@ def in_order(
     def value_of(one: Priced) -> Value | None:
         if (figure := FIGURES.get(column)) is not None:
             return figure(one)
-        value = one.sums.group[by[by.index(column)]]  # pyright: ignore[reportArgumentType]
+        value = one.sums.group[by[by.index(column)]]
         if not value:
             return None
         return (name_of(value) if column == "key" else value).casefold()
 
     known = [(value, one) for one in groups if (value := value_of(one)) is not None]
-    known.sort(key=lambda pair: pair[0], reverse=(column in FIGURES) != is_turned)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    known.sort(key=lambda pair: pair[0], reverse=(column in FIGURES) != is_turned)
     return [*(one for _, one in known), *(one for one in groups if value_of(one) is None)]

@@ -66,7 +66,7 @@ def _asked(body: bytes) -> Fields:
         fields = msgspec.json.decode(body)
         if not isinstance(fields, dict):
             raise InvalidRequest("The body is not a JSON object.")
-        return members_of(fields)  # pyright: ignore[reportUnknownArgumentType]
+        return members_of(fields)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(body, error) from error
 
@@ -175,7 +175,7 @@ def _count(config: Fields, name: str) -> int | None:
 def _draws(config: Fields) -> bool:
     """Whether the answer may have more than text."""
     wanted = many_of(config.get("responseModalities"))
-    return isinstance(wanted, list) and any(str(one).upper() != "TEXT" for one in wanted)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return isinstance(wanted, list) and any(str(one).upper() != "TEXT" for one in wanted)
 
 
 def _hosted(tools: list[Fields]) -> HostedTools:

@@ -65,7 +65,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _body_bytes = 0
     _patience: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self._start_watching()
         if len(self.connections) > (self.most or most_connections()):

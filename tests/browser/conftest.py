@@ -141,13 +141,13 @@ def begin_session(url: str, key: str) -> str:
 
 def drain(browser: webdriver.Chrome) -> None:
     for name in ("browser", "performance"):
-        browser.get_log(name)  # pyright: ignore[reportUnknownMemberType]
+        browser.get_log(name)
 
 
 def foreign_requests(browser: webdriver.Chrome, ui: str) -> list[str]:
     """All requested URLs that are not the UI's."""
     asked: list[str] = []
-    for record in browser.get_log("performance"):  # pyright: ignore[reportUnknownMemberType]
+    for record in browser.get_log("performance"):
         event = json.loads(record["message"])["message"]
         if event["method"] == "Network.requestWillBeSent":
             asked.append(event["params"]["request"]["url"])
@@ -157,5 +157,5 @@ def foreign_requests(browser: webdriver.Chrome, ui: str) -> list[str]:
 
 
 def console_errors(browser: webdriver.Chrome) -> list[str]:
-    records = browser.get_log("browser")  # pyright: ignore[reportUnknownMemberType]
+    records = browser.get_log("browser")
     return [record["message"] for record in records if record["level"] == "SEVERE"]

@@ -288,7 +288,7 @@ async def test_an_answer_whose_lease_is_over_is_kept_where_nobody_asked_since(re
 class LateStore(MemoryIdempotency):
     """One of its commands arrives when told to, whether or not anybody waits for it. A claim is renewed at once."""
 
-    lease_seconds = 0.0  # pyright: ignore[reportAssignmentType]
+    lease_seconds = 0.0
 
     def __init__(self, late: str) -> None:
         super().__init__()

@@ -112,7 +112,7 @@ async def test_a_key_that_was_dropped_alone_is_made_again(pair: tuple[Worker, Wo
     epoch = cast(str, await one.client.get(f"{PREFIX}epoch"))
     async with one.client.pipeline() as between_two_questions:  # just as a worker claimed it
         between_two_questions.delete(f"{PREFIX}{epoch}:meta")
-        between_two_questions.hset(f"{PREFIX}{epoch}:meta", "fleet", "")  # pyright: ignore[reportUnusedCoroutine]
+        between_two_questions.hset(f"{PREFIX}{epoch}:meta", "fleet", "")
         await between_two_questions.execute()
     one.purse.give_back()
     await until(lambda: is_back(one))
@@ -153,13 +153,13 @@ async def test_a_server_that_stood_still_waits_for_what_everybody_holds(
     nothing = Holding(0, 0, 0, 0)
     await one.read_books(books)
     [meta] = [key async for key in client.scan_iter("*:meta")]
-    await client.hset(meta, "opened", 0)  # the time after a start is over  # pyright: ignore[reportGeneralTypeIssues]
+    await client.hset(meta, "opened", 0)  # the time after a start is over
     held = await one.lease(ACCOUNT, limit=1000 * NANO, holding=nothing, need=600 * NANO, want=600 * NANO)
     assert held.amount == 600 * NANO
     await _stand_still(client, meta, seconds=90)
     grant = await two.lease(ACCOUNT, limit=1000 * NANO, holding=nothing, need=600 * NANO, want=600 * NANO)
     assert grant.is_unread
-    await client.hset(meta, "opened", 0)  # pyright: ignore[reportGeneralTypeIssues]
+    await client.hset(meta, "opened", 0)
     grant = await two.lease(ACCOUNT, limit=1000 * NANO, holding=nothing, need=600 * NANO, want=600 * NANO)
     assert (grant.amount, grant.held) == (0, 600 * NANO)
     for each in (one, two, client):
@@ -169,7 +169,7 @@ async def test_a_server_that_stood_still_waits_for_what_everybody_holds(
 async def _stand_still(client: "Redis", meta: str, *, seconds: int) -> None:
     """Makes all records older, as if no worker had reported for that long."""
     ago = -1000 * seconds
-    await client.hincrby(meta, "heard", ago)  # pyright: ignore[reportGeneralTypeIssues]
+    await client.hincrby(meta, "heard", ago)
     for worker in cast(list[str], await client.zrange(f"{PREFIX}workers", 0, -1)):
         await client.zincrby(f"{PREFIX}workers", ago, worker)
 
@@ -226,8 +226,8 @@ async def test_a_clock_that_is_put_back_stops_nothing(server: RedisServer) -> No
     assert await worker.counters.take([rate]) is None
     [meta] = [key async for key in worker.client.scan_iter("*:meta")]
     for what in ("opened", "heard", "began_at", "begun", "read"):
-        await worker.client.hincrby(meta, what, hour)  # pyright: ignore[reportGeneralTypeIssues]
-    await worker.client.hincrbyfloat(f"{PREFIX}rate:r", "at", hour)  # pyright: ignore[reportGeneralTypeIssues]
+        await worker.client.hincrby(meta, what, hour)
+    await worker.client.hincrbyfloat(f"{PREFIX}rate:r", "at", hour)
     await worker.client.persist(f"{PREFIX}rate:r")  # because its expiry would be an hour later too
     await worker.client.zincrby(f"{PREFIX}workers", hour, "a")
     [before] = [cast(float, await worker.client.zscore(f"{PREFIX}workers", "a"))]

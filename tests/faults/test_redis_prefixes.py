@@ -116,9 +116,9 @@ async def test_a_stream_is_bounded_and_forgets_itself(redis_server: RedisServer)
         await channel.tell([WarmNote("t", b"%d" % number, "m", 2944, HOUR)], only_replica=False)
     await channel.aclose()
     with redis.Redis("127.0.0.1", redis_server.port) as client:
-        records = int(client.xlen(PREFIX))  # pyright: ignore[reportArgumentType]
+        records = int(client.xlen(PREFIX))
         assert 10 <= records <= 10 + REDIS_TRIMS_AT_ONCE
-        assert 0 < int(client.ttl(PREFIX)) <= HOUR  # pyright: ignore[reportArgumentType]
+        assert 0 < int(client.ttl(PREFIX)) <= HOUR
 
 
 async def test_many_notes_go_in_several_records_and_arrive_whole(redis_server: RedisServer) -> None:

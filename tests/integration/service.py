@@ -19,7 +19,7 @@ from tests.rig import KEY, Rig
 from tests.scripted_provider import ScriptedProvider
 from tests.waiting import until
 
-MESSAGES = [{"role": "user", "content": "hello"}]
+MESSAGES: Any = [{"role": "user", "content": "hello"}]  # each client has a type of its own for them
 
 
 class Service:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from openai.types.responses import EasyInputMessageParam
 
 from backends.openai_compatible import OPENAI_PATHS, OpenAICompatibleBackend
 from backends.scripted import Outcome, ScriptedBackend, follow
@@ -332,10 +333,11 @@ async def test_what_is_wrong_is_told(method: str, path: str, body: object, says:
 
 
 async def test_bounds_are_told_before_anything_is_asked() -> None:
+    item: EasyInputMessageParam = {"role": "user", "content": "x"}
     async with talking(*[says("x" * 300)] * 9, most_bytes=1000, most_items=5) as (talk, client):
-        made = await client.conversations.create(items=[{"role": "user", "content": "x"}] * 4)  # pyright: ignore
+        made = await client.conversations.create(items=[item] * 4)
         with pytest.raises(openai.BadRequestError, match="at most 5 items: begin a new one"):
-            await client.conversations.items.create(made.id, items=[{"role": "user", "content": "x"}] * 2)  # pyright: ignore
+            await client.conversations.items.create(made.id, items=[item] * 2)
         assert len(await listed(client, made.id)) == 4
         with pytest.raises(openai.APIStatusError, match="larger than 1,000 bytes: begin a new one") as caught:
             await client.conversations.items.create(made.id, items=[{"role": "user", "content": "x" * 900}])

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import gzip
 import json
+from typing import Any
 
 import anthropic
 import httpx
@@ -29,7 +30,7 @@ HEADERS = {"authorization": f"Bearer {KEY}"}
 
 async def test_the_official_client_chats(service: Service) -> None:
     async with service.client() as client:
-        raw = await client.chat.completions.with_raw_response.create(model="auto", messages=MESSAGES)  # pyright: ignore[reportArgumentType]
+        raw = await client.chat.completions.with_raw_response.create(model="auto", messages=MESSAGES)
         answer = raw.parse()
     assert answer.choices[0].message.content == "Hello, world."
     assert answer.usage is not None
@@ -42,9 +43,9 @@ async def test_the_official_client_chats(service: Service) -> None:
 
 @pytest.mark.parametrize("include_usage", [False, True])
 async def test_the_official_client_streams(service: Service, include_usage: bool) -> None:
-    options = {"stream_options": {"include_usage": True}} if include_usage else {}
+    options: dict[str, Any] = {"stream_options": {"include_usage": True}} if include_usage else {}
     async with service.client() as client:
-        stream = await client.chat.completions.create(model="auto", messages=MESSAGES, stream=True, **options)  # pyright: ignore
+        stream = await client.chat.completions.create(model="auto", messages=MESSAGES, stream=True, **options)
         chunks = [chunk async for chunk in stream]
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert text == "Hello, world."
@@ -65,7 +66,7 @@ async def test_the_official_client_understands_refusals(
 ) -> None:
     async with client_of(service.url, key) as client:
         with pytest.raises(expected) as caught:
-            await client.chat.completions.create(model=model, messages=MESSAGES)  # pyright: ignore
+            await client.chat.completions.create(model=model, messages=MESSAGES)
     assert says in str(caught.value)
     assert not service.rig.ledger.entries
 
@@ -89,7 +90,7 @@ async def test_with_a_key_that_cannot_be_looked_up_it_may_be_asked_again(
 async def test_a_broken_stream_raises_in_the_official_client(service: Service) -> None:
     service.rig.one._script = follow([Outcome(fault="reset", fault_after_pieces=2)])  # pyright: ignore[reportPrivateUsage]
     async with service.client() as client:
-        stream = await client.chat.completions.create(model="auto", messages=MESSAGES, stream=True)  # pyright: ignore
+        stream = await client.chat.completions.create(model="auto", messages=MESSAGES, stream=True)
         with pytest.raises(openai.APIError, match="broke off"):
             async for _ in stream:
                 pass
@@ -266,15 +267,15 @@ async def test_a_client_that_leaves_cancels_the_upstream_and_is_booked(service: 
 
 async def test_the_official_anthropic_client_chats_and_streams(service: Service) -> None:
     async with anthropic.AsyncAnthropic(api_key=KEY, base_url=service.url, max_retries=0) as client:
-        whole = await client.messages.create(model="auto", max_tokens=100, messages=MESSAGES)  # pyright: ignore
-        assert whole.content[0].text == "Hello, world."  # pyright: ignore
+        whole = await client.messages.create(model="auto", max_tokens=100, messages=MESSAGES)
+        assert whole.content[0].text == "Hello, world."  # pyright: ignore[reportAttributeAccessIssue]
         assert (whole.usage.input_tokens, whole.usage.output_tokens, whole.stop_reason) == (12, 4, "end_turn")
-        async with client.messages.stream(model="auto", max_tokens=100, messages=MESSAGES) as stream:  # pyright: ignore
+        async with client.messages.stream(model="auto", max_tokens=100, messages=MESSAGES) as stream:
             text = "".join([piece async for piece in stream.text_stream])
             final = await stream.get_final_message()
         assert text == "Hello, world."
         assert final.usage.output_tokens == 4
-        count = await client.messages.count_tokens(model="auto", messages=MESSAGES)  # pyright: ignore
+        count = await client.messages.count_tokens(model="auto", messages=MESSAGES)
         assert count.input_tokens > 0
     assert len(service.rig.ledger.entries) == 2
 
@@ -282,11 +283,11 @@ async def test_the_official_anthropic_client_chats_and_streams(service: Service)
 async def test_anthropic_callers_get_errors_in_their_shape(service: Service) -> None:
     async with anthropic.AsyncAnthropic(api_key="bk-wrong", base_url=service.url, max_retries=0) as client:
         with pytest.raises(anthropic.AuthenticationError, match="not known here"):
-            await client.messages.create(model="auto", max_tokens=100, messages=MESSAGES)  # pyright: ignore
+            await client.messages.create(model="auto", max_tokens=100, messages=MESSAGES)
     service.rig.one._script = follow([Outcome(fault="reset", fault_after_pieces=2)])  # pyright: ignore[reportPrivateUsage]
     async with anthropic.AsyncAnthropic(api_key=KEY, base_url=service.url, max_retries=0) as client:
         with pytest.raises(anthropic.APIStatusError, match="broke off"):  # noqa: PT012
-            async with client.messages.stream(model="auto", max_tokens=9, messages=MESSAGES) as stream:  # pyright: ignore
+            async with client.messages.stream(model="auto", max_tokens=9, messages=MESSAGES) as stream:
                 async for _ in stream:
                     pass
     assert service.rig.entry.status is Status.partial

@@ -58,7 +58,7 @@ async def two_teams(tmp_path: Path) -> AsyncGenerator[TwoTeams]:
             await stores.budgets.set(Budget("project", project, 10**12, "test", 0))
         _, keys["owner"] = await stores.keys.create(NewKey("all", role="owner"), author="test")
         await gateway.refresh()
-        transport = httpx.ASGITransport(build_app(gateway))  # pyright: ignore[reportArgumentType]
+        transport = httpx.ASGITransport(build_app(gateway))
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
             yield TwoTeams(client, keys, {team: request_id(number) for number, team in enumerate(TEAMS)})
     finally:

@@ -85,7 +85,7 @@ async def test_a_key_and_its_next_secret_work_at_once(tmp_path: Path) -> None:
     """Created only in the database, as the command line does, without notifying the gateway."""
     gateway = await opened(tmp_path)
     try:
-        transport = httpx.ASGITransport(build_app(gateway))  # pyright: ignore[reportArgumentType]
+        transport = httpx.ASGITransport(build_app(gateway))
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
 
             async def statuses(secret: str) -> list[int]:

@@ -34,7 +34,7 @@ async def both_sides() -> tuple[list[bool], list[bool]]:
     taken: list[bool] = []
 
     class Watched(patient_protocol(60.0)):
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        def connection_made(self, transport: asyncio.Transport) -> None:
             taken.append(has_no_delay(transport))
             super().connection_made(transport)
 

@@ -22,7 +22,7 @@ def build_bodies_router(bodies: BodyReader) -> APIRouter:
     router = APIRouter(tags=["admin: entries"])
 
     @router.get("/bodies/{request_id}", openapi_extra=needs("bodies.read"))
-    async def get(request_id: str, caller: Caller) -> StoredBodies:  # pyright: ignore[reportUnusedFunction]
+    async def get(request_id: str, caller: Caller) -> StoredBodies:
         """The stored prompt and answer of one request."""
         return await read_bodies(bodies, request_id, reader=caller.name)
 

@@ -40,7 +40,7 @@ def build_notices_router(notices: NoticeService) -> APIRouter:
     router = APIRouter(tags=["admin: budgets"])
 
     @router.get("/notices", openapi_extra=needs("reports.read"))
-    async def notices_state() -> Notices:  # pyright: ignore[reportUnusedFunction]
+    async def notices_state() -> Notices:
         """Whether budget notices are sent to a webhook, and how the last ones went."""
         state = await notices.state()
         if not notices.has_webhook:  # notices still queued are no longer sent

@@ -91,5 +91,5 @@ async def call(pipeline: Pipeline, *, leaves_at: float | None = None, sends_body
         "path": "/v1/chat/completions",
         "headers": [(b"authorization", f"Bearer {KEY}".encode())],
     }
-    await build_app(pipeline)(scope, receive, send)  # pyright: ignore[reportArgumentType]
+    await build_app(pipeline)(scope, receive, send)
     return heard

@@ -219,7 +219,7 @@ async def calls_at_once(question: Coroutine[Any, Any, object]) -> int:
 
     def count(frame: FrameType, event_name: str, of: object) -> None:
         if event_name == "call":
-            if frame.f_code is Handle._run.__code__:  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportAttributeAccessIssue]
+            if frame.f_code is Handle._run.__code__:
                 turns.append(0)
             turns[-1] += 1
 

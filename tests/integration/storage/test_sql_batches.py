@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.batches.lines import Line, answered
@@ -57,9 +57,9 @@ def result(line: int, *, is_error: bool = False, text: bytes = b'"a canary"') ->
     return answered(Line(line, f"{line}", b""), 500 if is_error else 200, "0", text, cost_pico_usd=7)
 
 
-async def count(engine: AsyncEngine, column: object) -> int:
+async def count(engine: AsyncEngine, column: ColumnElement[str]) -> int:
     async with engine.connect() as connection:
-        return (await connection.execute(select(func.count(column)))).scalar_one()  # type: ignore[arg-type]
+        return (await connection.execute(select(func.count(column)))).scalar_one()
 
 
 async def test_a_file_comes_back_as_it_came(engine: AsyncEngine) -> None:

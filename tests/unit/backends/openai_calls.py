@@ -1,5 +1,7 @@
 """Calls of the OpenAI-compatible adapter over a real connection."""
 
+from typing import Any
+
 from backends.openai_compatible import OpenAICompatibleBackend
 from backends.protocol import Call, Timeouts
 from tests.scripted_provider import ScriptedProvider
@@ -13,5 +15,5 @@ def make_call(*, stream: bool = True, body: bytes | None = None, timeouts: Timeo
     return Call("chat.completions", "the-model", sent, stream, "r-1", timeouts or Timeouts())
 
 
-def make_backend(provider: ScriptedProvider, **options: object) -> OpenAICompatibleBackend:
-    return OpenAICompatibleBackend("b", provider.base_url, KEY, **options)  # type: ignore[arg-type]
+def make_backend(provider: ScriptedProvider, **options: Any) -> OpenAICompatibleBackend:
+    return OpenAICompatibleBackend("b", provider.base_url, KEY, **options)

@@ -36,10 +36,10 @@ def test_pieces_are_those_of_the_reference(text: str) -> None:
     reference = Tokenizer(
         WordPiece(
             {piece: number for number, piece in enumerate(PIECES)}, unk_token="[UNK]", max_input_chars_per_word=100
-        )  # pyright: ignore[reportCallIssue]
+        )
     )
-    reference.normalizer = BertNormalizer(lowercase=True)  # pyright: ignore[reportAttributeAccessIssue]
-    reference.pre_tokenizer = BertPreTokenizer()  # pyright: ignore[reportAttributeAccessIssue]
+    reference.normalizer = BertNormalizer(lowercase=True)
+    reference.pre_tokenizer = BertPreTokenizer()
     vocabulary = Vocabulary(PIECES)
     ours = [piece for word in split_words(text) for piece in vocabulary.look_up(word).pieces]
     assert ours == reference.encode(text).ids

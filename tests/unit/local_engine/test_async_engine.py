@@ -65,7 +65,7 @@ async def collect(engine: AsyncEngine, prompt: list[int], tokens: int, leave_aft
     admission = engine.admit(prompt)
     seen: list[int] = []
     try:
-        async with aclosing(engine.generate(prompt, greedy(tokens))) as deltas:  # pyright: ignore[reportArgumentType]
+        async with aclosing(engine.generate(prompt, greedy(tokens))) as deltas:
             async for delta in deltas:
                 seen += delta.token_ids
                 if leave_after is not None and len(seen) >= leave_after:

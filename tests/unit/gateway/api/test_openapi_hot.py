@@ -115,7 +115,7 @@ def test_what_is_described_is_what_is_taken(operation: Operation) -> None:
     for name in schema_of(operation)["properties"]:
         for probe in PROBES:
             body = {**BODIES[operation], name: probe}
-            said, taken = validator.is_valid(body), is_taken(operation, body)  # pyright: ignore[reportUnknownMemberType]
+            said, taken = validator.is_valid(body), is_taken(operation, body)
             if taken is not said and not (taken and name in LEFT_TO_PROVIDERS):
                 wrong.append(f"{name}: {json.dumps(probe)} is {'taken' if taken else 'refused'}")
     assert not wrong
@@ -134,7 +134,7 @@ def test_what_is_described_of_geminis_format_is_what_is_taken(operation: Operati
     for name in schema["properties"]:
         for probe in [*PROBES, *limits, *counts]:
             body = {"contents": CONTENTS, name: probe}
-            said, taken = validator.is_valid(body), is_taken(operation, body)  # pyright: ignore[reportUnknownMemberType]
+            said, taken = validator.is_valid(body), is_taken(operation, body)
             if taken is not said and not (taken and name in LEFT_TO_PROVIDERS | {"contents"}):
                 wrong.append(f"{name}: {json.dumps(probe)} is {'taken' if taken else 'refused'}")
     assert not wrong

@@ -176,7 +176,7 @@ def test_a_file_without_a_descriptor_is_synced_by_a_thread_of_python() -> None:
 def test_without_a_compiler_a_thread_of_python_syncs(
     file: DiskFile, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(native_thread, "_load", lambda *, keeps_lock: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(native_thread, "_load", lambda *, keeps_lock: None)  # pyright: ignore[reportUnknownLambdaType]
     monkeypatch.setenv("PATH", "")
     assert isinstance(choose_syncer(file), ThreadSyncer)
     assert ("install g++" in caplog.text) == (sys.platform == "linux")

@@ -114,7 +114,7 @@ def test_requests_on_one_connection_share_a_timer() -> None:
             timers += 1
             return call_at(*arguments, **named)
 
-        asyncio.get_running_loop().call_at = counted  # type: ignore[method-assign]
+        asyncio.get_running_loop().call_at = counted  # pyright: ignore[reportAttributeAccessIssue]
         for _ in range(100):
             await wire.hear(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         return timers

@@ -290,7 +290,7 @@ def test_lines_of_tools_are_known_by_how_they_begin(line_item: str, tool: str | 
 
 def test_an_export_is_of_its_empty_days_too() -> None:
     empty = [{"start_time": START + days * 86_400, "results": []} for days in (-1, 1)]
-    page = {"data": [empty[0], *OPENAI_COSTS["data"], empty[1]]}  # type: ignore[misc]
+    page = {"data": [empty[0], *OPENAI_COSTS["data"], empty[1]]}
     assert parse_export(json.dumps(page)).days == (date(2026, 11, 2), DAY, NEXT)
     rows = OPENAI_COST_CSV + f"{START + 86_400},,2026-11-04T00:00:00+00:00,,,,,\n"
     assert parse_export(rows).days == (DAY, NEXT)

@@ -309,7 +309,7 @@ def test_a_configuration_is_read_as_transformers_reads_it(tmp_path: Path, family
 
     folder = write_folder(make_model(family), tmp_path)
     change(folder / "config.json", changes)
-    model = AutoModelForCausalLM.from_pretrained(folder).eval()  # pyright: ignore[reportUnknownMemberType]
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
     assert_same(assemble(load_safetensors(folder), SMALL), model)
 
 

@@ -171,8 +171,8 @@ def test_repetition_and_banned_words_are_as_in_transformers(
     theirs = logits[None]
     if penalty != 1.0:
         seen = torch.tensor([prompt + answer])
-        theirs = RepetitionPenaltyLogitsProcessor(penalty)(seen, theirs)  # pyright: ignore[reportArgumentType]
-    theirs = NoBadWordsLogitsProcessor(banned)(torch.tensor([answer], dtype=torch.int64), theirs)  # pyright: ignore[reportArgumentType]
+        theirs = RepetitionPenaltyLogitsProcessor(penalty)(seen, theirs)
+    theirs = NoBadWordsLogitsProcessor(banned)(torch.tensor([answer], dtype=torch.int64), theirs)
     assert torch.equal(ours, theirs[0])
 
 

@@ -9,7 +9,7 @@ from gateway.storage.sums.periods import Calendar, cut_hours
 
 
 def us(*parts: int) -> int:
-    return microseconds(datetime(*parts, tzinfo=UTC))  # pyright: ignore[reportArgumentType]
+    return microseconds(datetime(*parts, tzinfo=UTC))
 
 
 def test_whole_hours_are_not_cut() -> None:
