@@ -13,11 +13,10 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import msgspec
-
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
 from gateway.ledger.entry import OFF_PATH, Entry
 from gateway.limits.counters import CountersDown, Grant, Places, Rate, budget_account, quota_account
+from gateway.limits.hold import Hold
 from gateway.limits.purse import Purse
 from gateway.limits.rate_headers import NO_HEADERS, rate_headers, shortage_headers
 from gateway.limits.stay import Stay
@@ -44,20 +43,6 @@ PLACE_RETRY_SECONDS = 1.0
 """A guess: nobody knows when a request in progress will end."""
 
 
-class _Hold(msgspec.Struct):
-    """Resources of one request: the same `amount` in each of its budgets' `purses`, its tier's quota purse, the models
-    charged to that quota (`quota_models`), and its place (`stay`) in the model's concurrency limit."""
-
-    purses: list[Purse] = []
-    amount: int = 0
-    quota: Purse | None = None
-    quota_models: frozenset[str] = frozenset()
-    stay: Stay | None = None
-    cost: int = 0
-    counts: bool = False
-    is_sent: bool = False
-
-
 @dataclass(slots=True)
 class Admission:
     """`limits` (by key), `strict` and `shared` are replaced whole when they change. `now_us` arguments select the
@@ -75,8 +60,8 @@ class Admission:
     shadow_pico_usd: int | None = None
     treasury: Treasury = field(default_factory=Treasury)
     wait_seconds: float = WAIT_SECONDS
-    _holds: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
-    _settled: dict[str, _Hold] = field(default_factory=dict[str, _Hold])
+    _holds: dict[str, Hold] = field(default_factory=dict[str, Hold])
+    _settled: dict[str, Hold] = field(default_factory=dict[str, Hold])
     _seen_limits: Mapping[str, Limits] | None = None
     _seen_shared: SharedLimits | None = None
     _counts_stays: bool = False
@@ -180,16 +165,16 @@ class Admission:
         budgets = self._budgets(key_id, team, project, end_user)
         if not (budgets or self.counts_models(key_id)):
             return
-        hold = _Hold()
+        hold = Hold()
         try:
             await self._take_place(hold, request_id, model)
             await self._take_model(hold, key_id, model, tokens, now_us)
             wait_seconds = self.wait_seconds if may_wait else 0.0
             await self._take_money(hold, budgets, amount_pico_usd, now_us, wait_seconds)
         except BaseException:
-            self._release(hold)
+            hold.settle()
             raise
-        if hold.purses or hold.quota is not None or hold.stay is not None:
+        if hold.is_charged or hold.stay is not None:
             self._holds[request_id] = hold
 
     def extend(self, request_id: str, to_pico_usd: int | None) -> bool:
@@ -231,58 +216,40 @@ class Admission:
         if hold is None:
             return
         hold.cost = hold.amount if cost_pico_usd is None else cost_pico_usd
-        for purse in hold.purses:
-            purse.settle(hold.amount, hold.cost)
-        if hold.quota is not None:
-            hold.counts = model in hold.quota_models
-            hold.quota.settle(1, int(hold.counts))
-        if hold.stay is not None:
-            hold.stay.let_go()
-        if hold.purses or hold.quota is not None:
+        hold.counts = model in hold.quota_models
+        hold.settle()
+        if hold.is_charged:
             self._settled[request_id] = hold
 
     def carry(self, entry: Entry) -> None:
         """Charge a request settled before this process started and not yet in the database; `shipped` will name it."""
         intent, cost = entry.intent, entry.cost.total_pico_usd if entry.cost is not None else entry.cost_upper_pico_usd
-        hold = _Hold(cost=cost or 0, counts=True)
+        hold = Hold(cost=cost or 0, counts=True)
         for budget in self._budgets(intent.key_id, intent.team, intent.project, intent.end_user):
-            purse, _ = self._purse(budget, intent.accepted_at_us)
-            purse.carry(hold.cost)
-            hold.purses.append(purse)
+            hold.purses.append(self._purse(budget, intent.accepted_at_us)[0])
         if (tier := self._tier(intent.key_id, entry.model)) is not None:
             hold.quota = self._quota_purse(intent.key_id, tier, intent.accepted_at_us)
-            hold.quota.carry(1)
+        hold.carry()
         self._settled[intent.request_id] = hold
 
     def cancel(self, request_id: str) -> None:
         """The request was never accepted: the ledger will have no entry."""
         if hold := self._holds.pop(request_id, None):
-            self._release(hold)
+            hold.settle()
 
     def sending(self, request_ids: Iterable[str]) -> None:
         """These entries may be in the database from now on, if an earlier attempt did not write them already."""
         for request_id in request_ids:
-            hold = self._settled.get(request_id)
-            if hold is None or hold.is_sent:
-                continue
-            hold.is_sent = True
-            for purse in hold.purses:
-                purse.sending(hold.cost)
-            if hold.quota is not None:
-                hold.quota.sending(int(hold.counts))
+            if (hold := self._settled.get(request_id)) is not None:
+                hold.sending()
 
     def shipped(self, request_ids: Iterable[str]) -> None:
         """These entries are in the database; `sending` named them before."""
         for request_id in request_ids:
-            hold = self._settled.pop(request_id, None)
-            if hold is None:
-                continue
-            for purse in hold.purses:
-                purse.shipped(hold.cost)
-            if hold.quota is not None:
-                hold.quota.shipped(int(hold.counts))
+            if (hold := self._settled.pop(request_id, None)) is not None:
+                hold.shipped()
 
-    async def _take_place(self, hold: _Hold, request_id: str, model: str) -> None:
+    async def _take_place(self, hold: Hold, request_id: str, model: str) -> None:
         most = self.shared.models.get(model, NO_RATES).max_parallel_requests
         if most is None:
             return
@@ -291,7 +258,7 @@ class Admission:
             raise ModelLimited(fewer_at_once(full), models=frozenset({model}), retry_after_seconds=PLACE_RETRY_SECONDS)
         hold.stay = Stay(request_id, counters)
 
-    async def _take_model(self, hold: _Hold, key_id: str, model: str, tokens: int, now_us: int) -> None:
+    async def _take_model(self, hold: Hold, key_id: str, model: str, tokens: int, now_us: int) -> None:
         rates = list(_rates(f"model:{model}", self.shared.models.get(model, NO_RATES), tokens))
         if rates and (shortage := await self.treasury.counters.take(rates)):
             raise ModelLimited(
@@ -330,7 +297,7 @@ class Admission:
         return found
 
     async def _take_money(
-        self, hold: _Hold, budgets: Iterable[StrictBudget], amount: int | None, now_us: int, wait_seconds: float
+        self, hold: Hold, budgets: Iterable[StrictBudget], amount: int | None, now_us: int, wait_seconds: float
     ) -> None:
         deadline = self.treasury.monotonic() + wait_seconds
         for budget in budgets:
@@ -389,14 +356,6 @@ class Admission:
             if model in self.shared.tiers.get(tier, ()):
                 return tier
         return None
-
-    def _release(self, hold: _Hold) -> None:
-        for purse in hold.purses:
-            purse.settle(hold.amount, 0)
-        if hold.quota is not None:
-            hold.quota.settle(1, 0)
-        if hold.stay is not None:
-            hold.stay.let_go()
 
 
 def _rates(whose: str, rates: Rates | Limits, tokens: int) -> Iterable[Rate]:
