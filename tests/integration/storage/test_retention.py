@@ -10,6 +10,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from gateway.clock import now_us
 from gateway.errors import DatabaseDown
 from gateway.instants import DAY_US
 from gateway.kept_answers.body_keeper import Bodies
@@ -20,7 +21,7 @@ from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.bodies import SqlBodies
 from gateway.storage.sql.ledger import SqlLedger
 from gateway.storage.sql.reports import SqlReports
-from gateway.storage.tables.books import entries, hourly
+from gateway.storage.tables.books import end_user_days, entries, hourly
 from gateway.sums import SumsQuery
 from tests.postgres_server import empty_postgres
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
@@ -102,6 +103,16 @@ async def test_two_at_once_are_one_in_the_audit_log(engine: AsyncEngine) -> None
     assert len(records) == sum(bool(one.months) for one in found)
     if engine.dialect.name == "postgresql":  # with SQLite there is only one gateway
         assert len(records) == 1
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_a_replica_whose_clock_is_ahead_of_the_servers_deletes_nothing_sooner(engine: AsyncEngine) -> None:
+    intent = make_intent(1, accepted_at_us=now_us(), end_user="ann")
+    await SqlLedger(engine).insert([make_entry(1, intent=intent)])
+    forgotten = await apply_retention(engine, requests_days=30, bodies_days=30, now_us=now_us() + 400 * DAY_US)
+    assert (forgotten, await counts(engine)) == (Forgotten([], 0), (1, 1))
+    async with engine.connect() as connection:
+        assert (await connection.execute(select(func.count()).select_from(end_user_days))).scalar_one() == 1
 
 
 async def test_who_reads_for_long_holds_up_a_new_month_not_at_all_and_retention_for_moments(
