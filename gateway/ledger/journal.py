@@ -310,10 +310,10 @@ class Journal:
         """
         if self._is_closed:
             return
+        self._is_closed = True  # from here on nothing may be written that would wait for a sync after the last
         if self._failure is None:
             with contextlib.suppress(LedgerUnavailable):
                 await self._committed()
-        self._is_closed = True
         await self._syncer.aclose()
         await asyncio.to_thread(self._file_executor.shutdown)
         await asyncio.sleep(0)  # lets the callback of a just-finished spare segment run before the files close

@@ -181,6 +181,19 @@ async def test_who_asks_whether_it_takes_intents_hears_why_not_until_it_does_aga
     assert journal.refusal() == "The journal is closed."
 
 
+async def test_who_settles_while_it_is_closed_is_refused_and_does_not_wait_for_ever(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path)
+    for number in (1, 2):
+        journal.intend(make_intent(number))
+    in_time = asyncio.create_task(journal.settle(make_entry(1)))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(journal.aclose())
+    await asyncio.sleep(0)
+    with pytest.raises(LedgerUnavailable, match="The journal is closed"):
+        await journal.settle(make_entry(2))
+    await asyncio.gather(in_time, closing)
+
+
 async def test_a_disk_with_room_is_not_called_full_when_no_more_files_can_be_opened() -> None:
     disk = SimulatedDisk(random.Random(1))
     journal = Journal(disk, on_failure=fail, segment_bytes=SMALL)
