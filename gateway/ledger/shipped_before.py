@@ -6,6 +6,7 @@ the database lost them: it may have been restored from a backup, or failed over 
 
 import msgspec
 
+from gateway.instants import HOUR_US
 from gateway.ledger.record import Kind, Record
 from gateway.ledger.segments import Position
 
@@ -29,6 +30,12 @@ class _Settled(msgspec.Struct, array_like=True):
 SETTLED = msgspec.msgpack.Decoder(_Settled)
 
 
+def is_young(accepted_at_us: int, now_us: int, *, young_us: int = SURELY_KEPT_US) -> bool:
+    """Whether no database has deleted it yet. What seems to come from the future may be of any age: it is the clock
+    that is behind, as after a start without a battery for it."""
+    return -HOUR_US <= now_us - accepted_at_us <= young_us
+
+
 def accepted_at_us(payload: bytes) -> int:
     """When the request of a SETTLE record was accepted."""
     return SETTLED.decode(payload).intent.accepted_at_us
@@ -39,7 +46,7 @@ class ShippedBefore:
 
     def __init__(self, noted: Position | None, now_us: int) -> None:
         self._noted = noted or Position(0, 0)
-        self._old_before_us = now_us - SURELY_KEPT_US
+        self._now_us = now_us
         self._end: Position | None = None
         self._entries = 0
         self._is_past = False
@@ -63,4 +70,4 @@ class ShippedBefore:
         return self._entries if self._is_note_ours else 0
 
     def _is_young(self, record: Record) -> bool:
-        return record.kind is Kind.SETTLE and accepted_at_us(record.payload) >= self._old_before_us
+        return record.kind is Kind.SETTLE and is_young(accepted_at_us(record.payload), self._now_us)

@@ -17,7 +17,7 @@ from gateway.instants import HOUR_US
 from gateway.ledger.batch import Batch
 from gateway.ledger.journal import Journal
 from gateway.ledger.segments import Position
-from gateway.ledger.shipped_before import SURELY_KEPT_US, accepted_at_us
+from gateway.ledger.shipped_before import SURELY_KEPT_US, accepted_at_us, is_young
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +153,8 @@ class Shipper:
 
     def _is_surely_kept(self, batch: Batch) -> bool:
         """Too young for any retention to have deleted it; an older entry, sent again, could be booked twice."""
-        return all(self._now_us() - accepted_at_us(payload) < YOUNG_US for payload in batch.payloads)
+        now = self._now_us()
+        return all(is_young(accepted_at_us(payload), now, young_us=YOUNG_US) for payload in batch.payloads)
 
     async def _ship_again(self) -> None:
         """Ship again from the oldest entry that is here and young enough; the database ignores those it still has."""

@@ -27,6 +27,20 @@ async def test_what_was_shipped_and_is_old_is_not_shipped_again_by_the_next_proc
     await again.aclose()
 
 
+@pytest.mark.parametrize("behind_us", [SURELY_KEPT_US // 2, 20_000 * SURELY_KEPT_US])
+async def test_a_clock_that_is_behind_at_the_start_makes_nothing_young(tmp_path: Path, behind_us: int) -> None:
+    first = open_journal(tmp_path)
+    await settle_one(first, 1)
+    _, end = first.read_settled(first.shipped)
+    await first.mark_shipped(end, 1)
+    await first.aclose()
+    now_us = make_intent(1).accepted_at_us - behind_us
+    again = Journal(LocalDisk(tmp_path), on_failure=fail, segment_bytes=SMALL, now_us=lambda: now_us)
+    assert again.gauges()["unshipped_entries"] == 0
+    assert read_all(again) == []
+    await again.aclose()
+
+
 async def test_what_is_younger_than_what_any_database_forgets_is_shipped_again(tmp_path: Path) -> None:
     first = open_journal(tmp_path)
     moments = [make_intent(0).accepted_at_us + day * SURELY_KEPT_US for day in (0, 1, 2)]
