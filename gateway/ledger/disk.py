@@ -31,7 +31,8 @@ class DiskFile(Protocol):
     def size(self) -> int: ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """The current bytes, synced or not; fewer than `length` at the end of the file."""
+        """The current bytes, synced or not; fewer than `length` at the end of the file, or before a page that the disk
+        cannot read: an OSError with EIO where it begins."""
         ...
 
     def write(self, offset: int, content: bytes) -> None:

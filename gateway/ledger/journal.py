@@ -85,7 +85,11 @@ class Journal:
         self._open = OpenIntents()
         self._age = AgeMarks()
         before = ShippedBefore(self._segments.noted_shipped(), now_us())
-        self.recovered = self._recover(before)
+        try:
+            self.recovered = self._recover(before)
+        except BaseException:
+            self._segments.close()
+            raise
         self._syncer = syncer or choose_syncer(self._segments.current.file)
         self._durable = self._segments.end
         self._shipped = before.end or self._segments.start

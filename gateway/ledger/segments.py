@@ -3,6 +3,7 @@
 Knows records, not what they mean. Not thread-safe, except for the methods that say so.
 """
 
+import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from gateway.ledger.disk import ZEROS, Disk, DiskFile
 from gateway.ledger.record import Framing, Kind, Record
 
 READ_BYTES = 1 << 17
+PAGE_BYTES = 4096
+MOST_UNREADABLE_PAGES = 64
 CALM_SHARE = 0.75
 NOTE = "{:016d} {:016d}\n"
 
@@ -92,11 +95,12 @@ class Segments:
 
     def recover(self) -> Iterator[tuple[int, Record]]:
         """Open the existing files and yield every whole record in order, with its epoch. Exhaust this before any other
-        call."""
-        self._spare = None
-        found = [Segment(int(name[:16]), self._disk.open(name)) for name in sorted(self._disk.names())]
+        call; after an error, `close`."""
+        for name in sorted(self._disk.names()):
+            self._used.append(Segment(int(name[:16]), self._disk.open(name)))
+        found = self._used
         for segment in found:
-            content = segment.file.read(0, segment.file.size)
+            content = _read_whole(segment.file)
             settled: set[str] = set()
             for record in self._framing.scan(segment.epoch, content):
                 segment.end = record.end
@@ -255,6 +259,27 @@ class Segments:
         name = segment_name(epoch)
         self._disk.create(name, self._segment_bytes, is_urgent=self._is_spare_urgent)
         return Segment(epoch, self._disk.open(name))
+
+
+def _read_whole(file: DiskFile) -> bytes:
+    """The file's content. The few pages that its disk cannot read are written anew, as zeros: like any other damage,
+    they cost the records that they hit. Raises OSError if there are many, as when the disk is gone."""
+    pieces: list[bytes] = []
+    unreadable: list[int] = []
+    done = 0
+    while done < file.size:
+        try:
+            piece = file.read(done, file.size - done)
+        except OSError as error:
+            if error.errno != errno.EIO or len(unreadable) == MOST_UNREADABLE_PAGES:
+                raise
+            unreadable.append(done)
+            piece = ZEROS[: min(PAGE_BYTES, file.size - done)]
+        pieces.append(piece)
+        done += len(piece)
+    for offset in unreadable:
+        file.write(offset, ZEROS[: min(PAGE_BYTES, file.size - offset)])
+    return b"".join(pieces)
 
 
 def _end_of_bytes(content: bytes, start: int) -> int:

@@ -1,9 +1,12 @@
 """What a journal finds when it is opened again: orphans, torn tails, damage in the middle."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from gateway.ledger.disk import LocalDisk, LocalFile
 from gateway.ledger.entry import Status
 from gateway.ledger.journal import Journal
 from gateway.ledger.record import Framing, Kind
@@ -92,6 +95,65 @@ async def test_what_was_answered_and_stands_behind_damage_is_kept_and_told(
     assert third.recovered.discarded_bytes == third.recovered.rescued_records == 0
     assert third.recovered.settled_entries == len(left) + 1
     await third.aclose()
+
+
+class HalfReadable(LocalFile):
+    """Behaves as Linux does with a file of which the disk cannot read one page: reads up to it, then errors."""
+
+    bad = 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        if offset == self.bad:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().read(offset, min(length, self.bad - offset) if offset < self.bad else length)
+
+    def write(self, offset: int, content: bytes) -> None:
+        super().write(offset, content)
+        if offset <= self.bad < offset + len(content):
+            self.bad = self.size
+
+
+@pytest.mark.parametrize("bad_page", [1, 15])
+async def test_a_page_that_the_disk_cannot_read_costs_the_records_in_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_page: int
+) -> None:
+    journal = open_journal(tmp_path)
+    begins: list[int] = []
+    for number in range(16):
+        begins.append(int(journal.gauges()["journal_bytes"]))
+        await settle_one(journal, number)
+    end = int(journal.gauges()["journal_bytes"])
+    await journal.aclose()
+    monkeypatch.setattr(HalfReadable, "bad", bad_page * 4096)
+    monkeypatch.setattr(LocalDisk, "open", lambda disk, name: HalfReadable(tmp_path / name))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    again = open_journal(tmp_path)
+    monkeypatch.undo()
+    hit = {n for n in range(16) if begins[n] < (bad_page + 1) * 4096 and [*begins, end][n + 1] > bad_page * 4096}
+    assert bool(hit) == (bad_page == 1)
+    whole = [request_id(number) for number in range(16) if number not in hit]
+    assert [entry.intent.request_id for entry in read_all(again) if entry.status is Status.completed] == whole
+    assert bool(again.recovered.discarded_bytes) == bool(again.recovered.rescued_records) == bool(hit)
+    await settle_one(again, 9)
+    await again.aclose()
+
+
+async def test_a_disk_that_reads_nothing_any_more_is_no_empty_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = open_journal(tmp_path, segment_bytes=1 << 20)
+    await settle_one(journal, 1)
+    await journal.aclose()
+
+    def refuse(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(LocalFile, "read", refuse)
+    with pytest.raises(OSError, match="Input/output"):
+        open_journal(tmp_path, segment_bytes=1 << 20)
+    monkeypatch.undo()
+    again = open_journal(tmp_path, segment_bytes=1 << 20)
+    assert len(read_all(again)) == 1
+    await again.aclose()
 
 
 async def test_a_prepared_segment_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
