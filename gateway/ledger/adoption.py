@@ -8,6 +8,7 @@ from pathlib import Path
 from gateway.ledger.directories import Claim, claim_abandoned
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import EntrySink, Shipper
+from gateway.process.tasks import to_its_end
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,8 @@ async def _ship(claim: Claim, sink: EntrySink, on_failure: Callable[[OSError], N
     """True when nothing is left to ship."""
     if not any(claim.path.glob("*.seg")):
         return True
-    journal = await asyncio.to_thread(Journal.open, claim.path, on_failure=on_failure)
+    # To its end: the thread goes on when this is cancelled, and nobody else may have the directory until it has ended.
+    journal = await to_its_end(asyncio.to_thread(Journal.open, claim.path, on_failure=on_failure))
     try:
         return await Shipper(journal, sink).drain(seconds)
     finally:

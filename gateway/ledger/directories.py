@@ -28,8 +28,11 @@ class Claim:
     _descriptor: int
 
     def remove(self) -> None:
-        """Delete the directory and release it. Only when all its entries are in the database."""
-        for file in self.path.iterdir():
+        """Delete the directory and release it. Only when all its entries are in the database.
+
+        The segments first: without the note, what is left of them would be shipped again, however old it is.
+        """
+        for file in sorted(self.path.iterdir(), key=lambda file: file.suffix != ".seg"):
             if file.name != LOCK:
                 file.unlink()
         (self.path / LOCK).unlink()

@@ -1,10 +1,16 @@
 """Journals of dead workers are shipped with their orphans and removed; those of living workers are left alone."""
 
+import asyncio
 import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from gateway.ledger.adoption import adopt_abandoned
-from gateway.ledger.directories import claim_directory
+from gateway.ledger.directories import claim_abandoned, claim_directory
+from gateway.ledger.disk import LocalFile
 from gateway.ledger.entry import Status
 from gateway.ledger.journal import Journal
 from tests.faults.ledger.power_loss import Database
@@ -17,6 +23,10 @@ def no_failure(error: OSError) -> None:
 
 async def adopt(root: Path, database: Database) -> int:
     return await adopt_abandoned(root, database, on_failure=no_failure, seconds_each=60)
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/dev/fd"))
 
 
 def directories(root: Path) -> list[str]:
@@ -71,6 +81,56 @@ async def test_what_cannot_be_read_stays_and_the_rest_is_taken(tmp_path: Path) -
     database = Database()
     assert await adopt(tmp_path, database) == 1
     assert directories(tmp_path) == ["worker-0000"]
+    before = open_descriptors()
+    assert await adopt(tmp_path, database) == 0
+    assert open_descriptors() == before  # it is tried again every half minute, for as long as nobody repairs it
+
+
+async def test_who_is_stopped_while_a_journal_is_read_keeps_its_directory_until_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await leave_behind(tmp_path)
+    is_reading, may_go_on = threading.Event(), threading.Event()
+    read = LocalFile.read
+
+    def read_slowly(file: LocalFile, offset: int, length: int) -> bytes:
+        is_reading.set()
+        may_go_on.wait()
+        return read(file, offset, length)
+
+    monkeypatch.setattr(LocalFile, "read", read_slowly)
+    adopting = asyncio.create_task(adopt(tmp_path, Database()))
+    await asyncio.to_thread(is_reading.wait)
+    adopting.cancel()
+    await asyncio.wait([adopting], timeout=0.01)
+    taken = list(claim_abandoned(tmp_path))
+    may_go_on.set()
+    assert not taken
+    with pytest.raises(asyncio.CancelledError):
+        await adopting
+    [claim] = claim_abandoned(tmp_path)
+    claim.release()
+
+
+async def test_a_directory_removed_by_halves_has_its_note_as_long_as_it_has_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await leave_behind(tmp_path)
+    gone: list[str] = []
+    listed, unlink = Path.iterdir, Path.unlink
+
+    def tell(path: Path, missing_ok: bool = False) -> None:
+        gone.append(path.suffix or path.name)
+        unlink(path, missing_ok)
+
+    def worst(path: Path) -> Iterator[Path]:
+        return iter(sorted(listed(path), reverse=True))
+
+    monkeypatch.setattr(Path, "iterdir", worst)
+    monkeypatch.setattr(Path, "unlink", tell)
+    assert await adopt(tmp_path, Database()) == 1
+    assert gone == sorted(gone, key=[".seg", "shipped", "lock"].index)
+    assert {".seg", "shipped"} < set(gone)
 
 
 def test_a_lock_on_a_removed_directory_counts_for_nothing(tmp_path: Path) -> None:
