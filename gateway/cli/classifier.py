@@ -1,6 +1,5 @@
 """`breakeven classifier`: what is in force; learn from feedback, promote what is shown to help, go back."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from rich.progress import track
 
 from classifier.online.correction import NONE, Correction, learn
 from gateway.cli.options import AsJson, instant_us
-from gateway.cli.state import AUTHOR, State, ask, open_state
+from gateway.cli.state import AUTHOR, State, ask
 from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
@@ -57,7 +56,7 @@ def models(as_json: AsJson = False) -> None:
     """Where each catalogue model's predicted quality comes from: a head, averages, graded prompts, or its name."""
     active = _versions().history()[-1]
     corrected = () if active.correction is None else tuple(_versions().correction(active.correction).shifts)
-    origins = asyncio.run(_origins(_versions()))
+    origins = ask(_origins)
     if as_json:
         print(
             json.dumps({name: {"origin": origin, "corrected": name in corrected} for name, origin in origins.items()})
@@ -118,7 +117,7 @@ def promote(
     ask(_following(versions))
     active = versions.history()[-1]
     if version in versions.corrections():
-        verdict = asyncio.run(_verdict(versions, version, active)) if untested is None else None
+        verdict = ask(lambda state: _verdict(state, versions, version, active)) if untested is None else None
         if verdict is not None and verdict.objection is not None:
             raise StateError(f"correction {version} is not promoted: {verdict.objection}")
         why = untested or (verdict.summary if verdict else "")
@@ -186,11 +185,10 @@ def _correction_of(versions: ClassifierVersions, judged: Sequence[Judged]) -> Ca
     return of
 
 
-async def _origins(versions: ClassifierVersions) -> dict[str, str]:
-    async with open_state() as state:
-        document, _ = await state.active_rules()
-        catalogue = state.deployment.catalogue.models(document)
-    return dict(versions.open_frozen().bind(profiles(catalogue)).origins)
+async def _origins(state: State) -> dict[str, str]:
+    document, _ = await state.active_rules()
+    catalogue = state.deployment.catalogue.models(document)
+    return dict(_versions().open_frozen().bind(profiles(catalogue)).origins)
 
 
 async def _gather(state: State) -> list[Judged]:
@@ -209,10 +207,9 @@ async def _gather(state: State) -> list[Judged]:
     return sorted(found, key=lambda one: (one.entry.intent.accepted_at_us, one.entry.intent.request_id))
 
 
-async def _verdict(versions: ClassifierVersions, name: str, active: Active) -> Verdict:
-    async with open_state() as state:
-        judged = await _gather(state)
-        snapshot = await state.snapshot()
+async def _verdict(state: State, versions: ClassifierVersions, name: str, active: Active) -> Verdict:
+    judged = await _gather(state)
+    snapshot = await state.snapshot()
     until_us = versions.taught_until_us(name)
     if until_us is None:  # made by an older version, which did not store it
         held = judged[round(len(judged) * TAUGHT_SHARE) :]

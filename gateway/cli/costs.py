@@ -1,6 +1,5 @@
 """`breakeven costs`: what was spent, by up to three dimensions, with unit costs and the mix they blend."""
 
-import asyncio
 import sys
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -12,7 +11,7 @@ from rich.table import Column, Table
 from gateway.cli.cost_filters import NO_NAME, filters, why_nothing, with_key_id
 from gateway.cli.options import AsJson, AsOf, Since, TimeZone, Until, Where, read
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import State, ask
 from gateway.money import show_usd
 from gateway.reports.dimensions import DIMENSIONS
 from gateway.reports.files import costs_file
@@ -35,7 +34,7 @@ def command(
     """Show what was spent. Dollars are exact; prices per million tokens are empty where there were no tokens. Requests
     without a known price are in no sum."""
     query = read(CostQuery, by=by, since=since, until=until, time_zone=time_zone, as_of=as_of, **filters(where))
-    table, nothing = asyncio.run(_ask(query))
+    table, nothing = ask(lambda state: _ask(state, query))
     if as_json:
         print(table.model_dump_json(indent=2))
     elif as_csv:
@@ -49,12 +48,11 @@ def command(
         print(sentence, file=sys.stderr)
 
 
-async def _ask(query: CostQuery) -> tuple[CostTable, list[str]]:
-    async with open_state() as state:
-        books = (await state.report_services()).books
-        query = await with_key_id(state, query)
-        table = await books.costs(query)
-        return table, await why_nothing(books, query, table)
+async def _ask(state: State, query: CostQuery) -> tuple[CostTable, list[str]]:
+    books = (await state.report_services()).books
+    query = await with_key_id(state, query)
+    table = await books.costs(query)
+    return table, await why_nothing(books, query, table)
 
 
 def shown(table: CostTable) -> Table:

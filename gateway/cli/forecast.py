@@ -1,6 +1,5 @@
 """`breakeven forecast`: where spend is heading, how a monthly budget fares, and which days were unusual."""
 
-import asyncio
 import json
 import sys
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from rich.table import Table
 from gateway.cli.cost_filters import why_nothing
 from gateway.cli.options import AsJson, read
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import State, ask
 from gateway.counted import counted
 from gateway.money import show_usd
 from gateway.reports.forecast_views import Anomalies, BudgetOutlookPoint, ForecastQuery, ForecastView
@@ -46,7 +45,7 @@ def command(
         project=project,
         model=model,
     )
-    view, unusual, nothing = asyncio.run(_ask(query))
+    view, unusual, nothing = ask(lambda state: _ask(state, query))
     if as_json:
         both = {**view.model_dump(mode="json"), "unusual": [one.model_dump(mode="json") for one in unusual.unusual]}
         print(json.dumps(both, indent=2))
@@ -56,16 +55,15 @@ def command(
         print(sentence, file=sys.stderr)
 
 
-async def _ask(query: ForecastQuery) -> tuple[ForecastView, Anomalies, list[str]]:
+async def _ask(state: State, query: ForecastQuery) -> tuple[ForecastView, Anomalies, list[str]]:
     """Adds sentences if the filters matched nothing: a misspelt team must not look like a forecast of $0."""
-    async with open_state() as state:
-        services = await state.report_services()
-        view, unusual = await services.forecasts.forecast(query), await services.forecasts.anomalies(query)
-        if not query.filters():
-            return view, unusual, []
-        now, given = datetime.now(UTC), query.model_dump(include={*query.FILTERS}, exclude_none=True)
-        seen = CostQuery.model_validate({"since": now - timedelta(days=query.history_days), "until": now, **given})
-        return view, unusual, await why_nothing(services.books, seen, await services.books.costs(seen))
+    services = await state.report_services()
+    view, unusual = await services.forecasts.forecast(query), await services.forecasts.anomalies(query)
+    if not query.filters():
+        return view, unusual, []
+    now, given = datetime.now(UTC), query.model_dump(include={*query.FILTERS}, exclude_none=True)
+    seen = CostQuery.model_validate({"since": now - timedelta(days=query.history_days), "until": now, **given})
+    return view, unusual, await why_nothing(services.books, seen, await services.books.costs(seen))
 
 
 def show(view: ForecastView, unusual: Anomalies, console: Console) -> None:

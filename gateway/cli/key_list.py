@@ -1,6 +1,5 @@
 """`breakeven keys list`: all keys, with what they may use and when they were last used."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +9,7 @@ from rich.table import Column, Table
 
 from gateway.access.rotation import OldSecret, Rotation
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import State, ask
 from gateway.clock import now_us
 from gateway.instants import DAY_US, moment_of
 from gateway.limits.openings import by_budget
@@ -22,7 +21,7 @@ from gateway.stores import LAST_DAYS, ListedKey
 
 def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
     """All keys, without their secrets."""
-    rows = asyncio.run(_list())
+    rows = ask(_list)
     if as_json:
         print(json.dumps(rows))
         return
@@ -45,21 +44,20 @@ def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
                 print(f"{row['id']} {row['name']}: an older secret works until {_readable(old['ends'])}, {last_used}")
 
 
-async def _list() -> list[dict[str, Any]]:
-    async with open_state() as state:
-        limits, rotations = await state.keys.limits(), await state.secrets.rotations()
-        last_days, litellms = await state.keys.last_days(), await state.keys.litellms()
-        listed = {one.record.id: one for one in await state.keys.list()}
-        windows = {window: window_id(window, now_us()) for window in WindowName.__args__}
-        opened = by_budget(await SqlOpenings(state.database).of(windows.values()))
-        rows = [_row(one, limits.get(key, {}), rotations.get(key), last_days.get(key)) for key, one in listed.items()]
-        for row in rows:  # a rotation replaces LiteLLM's secret by ours
-            row["secret"] = "LiteLLM's" if row["id"] in litellms and row["id"] not in rotations else "ours"
-            row["taken_over_from"] = "LiteLLM" if row["id"] in litellms else None
-            window = windows[row["limits"].get("budget_window", "month")]
-            opening = opened.get(("key", row["id"], window)) if "budget_usd" in row["limits"] else None
-            row["taken_over_usd"] = plain(usd(opening)) if opening else None
-        return rows
+async def _list(state: State) -> list[dict[str, Any]]:
+    limits, rotations = await state.keys.limits(), await state.secrets.rotations()
+    last_days, litellms = await state.keys.last_days(), await state.keys.litellms()
+    listed = {one.record.id: one for one in await state.keys.list()}
+    windows = {window: window_id(window, now_us()) for window in WindowName.__args__}
+    opened = by_budget(await SqlOpenings(state.database).of(windows.values()))
+    rows = [_row(one, limits.get(key, {}), rotations.get(key), last_days.get(key)) for key, one in listed.items()]
+    for row in rows:  # a rotation replaces LiteLLM's secret by ours
+        row["secret"] = "LiteLLM's" if row["id"] in litellms and row["id"] not in rotations else "ours"
+        row["taken_over_from"] = "LiteLLM" if row["id"] in litellms else None
+        window = windows[row["limits"].get("budget_window", "month")]
+        opening = opened.get(("key", row["id"], window)) if "budget_usd" in row["limits"] else None
+        row["taken_over_usd"] = plain(usd(opening)) if opening else None
+    return rows
 
 
 def _row(

@@ -1,13 +1,12 @@
 """`breakeven keys rotate` and `end-overlap`, and how a key is named on the command line."""
 
-import asyncio
 import json
 import re
 
 import typer
 
 from gateway.access.rotation import DEFAULT_OVERLAP_SECONDS, MOST_OVERLAP_SECONDS, NewSecret
-from gateway.cli.state import AUTHOR, State, open_state
+from gateway.cli.state import AUTHOR, State, ask
 from gateway.errors import NotFound
 from gateway.instants import moment_of
 
@@ -26,7 +25,7 @@ def rotate(
 ) -> None:
     """Give a key a new secret, printed this once; it stays the same key. Older ones work until the overlap ends."""
     seconds = _seconds(overlap)
-    key_id, made = asyncio.run(_rotate(key, seconds))
+    key_id, made = ask(lambda state: _rotate(state, key, seconds))
     ends = moment_of(made.ends_at_us)
     if as_json:
         print(json.dumps({"id": key_id, "key": made.secret, "old_secrets_end": ends.isoformat(timespec="seconds")}))
@@ -37,7 +36,8 @@ def rotate(
 
 def end_overlap(key: str = typer.Argument(..., help=NAMED)) -> None:
     """Stop a key's older secrets now. Every worker refuses them within a second; the newest still works."""
-    print(f"Key {asyncio.run(_end_overlap(key))} now works only with its newest secret.")
+    key_id = ask(lambda state: _end_overlap(state, key))
+    print(f"Key {key_id} now works only with its newest secret.")
 
 
 async def key_id_of(state: State, named: str) -> str:
@@ -53,19 +53,17 @@ async def key_id_of(state: State, named: str) -> str:
     return found[0]
 
 
-async def _rotate(named: str, seconds: int) -> tuple[str, NewSecret]:
-    async with open_state() as state:
-        key_id = await key_id_of(state, named)
-        made = await state.secrets.rotate(key_id, overlap_seconds=seconds, author=AUTHOR)
-        assert made is not None, "keys are never deleted"
-        return key_id, made
+async def _rotate(state: State, named: str, seconds: int) -> tuple[str, NewSecret]:
+    key_id = await key_id_of(state, named)
+    made = await state.secrets.rotate(key_id, overlap_seconds=seconds, author=AUTHOR)
+    assert made is not None, "keys are never deleted"
+    return key_id, made
 
 
-async def _end_overlap(named: str) -> str:
-    async with open_state() as state:
-        key_id = await key_id_of(state, named)
-        await state.secrets.end_overlap(key_id, author=AUTHOR)
-        return key_id
+async def _end_overlap(state: State, named: str) -> str:
+    key_id = await key_id_of(state, named)
+    await state.secrets.end_overlap(key_id, author=AUTHOR)
+    return key_id
 
 
 def _seconds(text: str) -> int:

@@ -1,6 +1,5 @@
 """`breakeven keys`: create, list, change, rotate and revoke API keys."""
 
-import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from gateway.api.admin.key_views import Label
 from gateway.cli.key_list import list_keys
 from gateway.cli.key_rotation import NAMED, end_overlap, key_id_of, rotate
 from gateway.cli.litellm_keys import import_litellm
-from gateway.cli.state import AUTHOR, State, open_state
+from gateway.cli.state import AUTHOR, State, ask
 from gateway.clock import now_us
 from gateway.instants import DAY_US
 from gateway.limits.values import new_limits
@@ -79,17 +78,19 @@ def create(
     require_team(cast("Role", role), team)
     _require_labels(name, team, project, tag)
     new = NewKey(name, role, team, project, tuple(tag), tuple(model) or None, _end(days), keep_bodies)  # pyright: ignore[reportArgumentType]
-    limits = _limits(
-        tier_quota,
-        budget_usd=budget_usd,
-        budget_window=budget_window,
-        end_user_budget_usd=end_user_budget_usd,
-        end_user_budget_window=end_user_budget_window,
-        requests_per_minute=requests_per_minute,
-        tokens_per_minute=tokens_per_minute,
-        max_parallel_requests=max_parallel_requests,
+    limits = _with_window(
+        _limits(
+            tier_quota,
+            budget_usd=budget_usd,
+            budget_window=budget_window,
+            end_user_budget_usd=end_user_budget_usd,
+            end_user_budget_window=end_user_budget_window,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+            max_parallel_requests=max_parallel_requests,
+        )
     )
-    listed, secret = asyncio.run(_create(new, _with_window(limits)))
+    listed, secret = ask(lambda state: _create(state, new, limits))
     if as_json:
         print(json.dumps({"id": listed.record.id, "key": secret}))
     else:
@@ -150,7 +151,8 @@ def change(
             raise typer.BadParameter(f"{one} is both cleared and given a value", param_hint="--clear")
     if not given and not limits:
         raise typer.BadParameter("name what to change; `breakeven keys change --help` lists it")
-    print(f"Changed {asyncio.run(_change(key, cast('KeyChange', given), limits))}.")
+    changed = ask(lambda state: _change(state, key, cast("KeyChange", given), limits))
+    print(f"Changed {changed}.")
 
 
 def _require_labels(name: str | None, team: str | None, project: str | None, tags: Sequence[str]) -> None:
@@ -194,30 +196,29 @@ app.command()(end_overlap)
 @app.command()
 def revoke(key: str = typer.Argument(..., help=NAMED)) -> None:
     """End a key. Every worker refuses it within a second."""
-    print(f"Revoked {asyncio.run(_revoke(key))}.")
+    revoked = ask(lambda state: _revoke(state, key))
+    print(f"Revoked {revoked}.")
 
 
-async def _create(new: NewKey, limits: Mapping[str, Any]) -> tuple[ListedKey, str]:
-    async with open_state() as state:
-        _require_tiers(state, limits)
-        await _tell_unknown(state, new.allowed_models or ())
-        return await state.keys.create(new, author=AUTHOR, limits=limits)
+async def _create(state: State, new: NewKey, limits: Mapping[str, Any]) -> tuple[ListedKey, str]:
+    _require_tiers(state, limits)
+    await _tell_unknown(state, new.allowed_models or ())
+    return await state.keys.create(new, author=AUTHOR, limits=limits)
 
 
-async def _change(named: str, change: KeyChange, limits: Mapping[str, Any]) -> str:
+async def _change(state: State, named: str, change: KeyChange, limits: Mapping[str, Any]) -> str:
     """Returns the key's id. `limits` override the key's own; None removes one, and with a budget its window."""
-    async with open_state() as state:
-        key_id = await key_id_of(state, named)
-        _require_tiers(state, limits)
-        if limits:
-            stored = {**(await state.keys.limits()).get(key_id, {}), **limits}
-            for usd, window in BUDGET_WINDOWS.items():
-                if stored.get(usd) is None and window not in limits:
-                    stored.pop(window, None)
-            change = {**change, "limits": _with_window({n: value for n, value in stored.items() if value is not None})}
-        await _tell_unknown(state, change.get("allowed_models") or ())
-        await state.keys.change(key_id, change, author=AUTHOR)
-        return key_id
+    key_id = await key_id_of(state, named)
+    _require_tiers(state, limits)
+    if limits:
+        stored = {**(await state.keys.limits()).get(key_id, {}), **limits}
+        for usd, window in BUDGET_WINDOWS.items():
+            if stored.get(usd) is None and window not in limits:
+                stored.pop(window, None)
+        change = {**change, "limits": _with_window({n: value for n, value in stored.items() if value is not None})}
+    await _tell_unknown(state, change.get("allowed_models") or ())
+    await state.keys.change(key_id, change, author=AUTHOR)
+    return key_id
 
 
 async def _tell_unknown(state: State, models: Sequence[str]) -> None:
@@ -252,8 +253,7 @@ def _require_tiers(state: State, limits: Mapping[str, Any]) -> None:
         )
 
 
-async def _revoke(named: str) -> str:
-    async with open_state() as state:
-        key_id = await key_id_of(state, named)
-        await state.keys.revoke(key_id, author=AUTHOR)
-        return key_id
+async def _revoke(state: State, named: str) -> str:
+    key_id = await key_id_of(state, named)
+    await state.keys.revoke(key_id, author=AUTHOR)
+    return key_id

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from gateway.cli.from_litellm import read_merged
 from gateway.cli.options import AsJson
 from gateway.cli.show_table import show_table, visible
-from gateway.cli.state import AUTHOR, State, open_state
+from gateway.cli.state import AUTHOR, State, ask
 from gateway.clock import now_us
 from gateway.config.settings import read_text
 from gateway.counted import counted
@@ -77,7 +77,7 @@ def import_litellm(
         raise typer.BadParameter("give LiteLLM's --database, or files of its answers with --answer")
     rows = parse_answers({str(one): read_text(one) for one in answer}) if answer else asyncio.run(_read(database or ""))
     groups = access_groups(read_merged(config).root) if config is not None else {}
-    outcome = asyncio.run(_import(rows, groups, dry_run=dry_run, anew=anew))
+    outcome = ask(lambda state: _import(state, rows, groups, dry_run=dry_run, anew=anew), is_looking=dry_run)
     if as_json:
         print(json.dumps(_document(outcome, dry_run=dry_run)))
     else:
@@ -93,24 +93,25 @@ async def _read(database: str) -> Rows:
     return Rows({table: [parse_row(text) for text in texts] for table, texts in found.items()})
 
 
-async def _import(rows: Rows, groups: Mapping[str, Sequence[str]], *, dry_run: bool, anew: bool) -> Outcome:
-    async with open_state(is_looking=dry_run) as state:
-        document, _ = await state.active_rules()
-        at_us = now_us()
-        found = take_over(rows, Models(lambda name: _here(state, document, name), groups), now_us=at_us)
-        if anew:
-            found = without_openings(found)
-        here: dict[bytes, ListedKey] = {}
-        for part in _parts(found.keys):
-            here |= await state.litellm_keys.find([one.digest for one in part])
-        budgets_here = frozenset((one.scope, one.name) for one in await SqlBudgets(state.database).budgets())
-        made: Mapping[bytes, str] = {}
-        if not dry_run:  # budgets first, so that no key works before its budget exists
-            await _set_budgets(state, found.budgets, budgets_here, at_us)
-            made = await _make_keys(state, found.keys)
-        shared = state.deployment.shared_limits.teams
-        rates = {team: one for team, one in found.rates.items() if team not in shared}
-        return Outcome(found, here, budgets_here, made, rates)
+async def _import(
+    state: State, rows: Rows, groups: Mapping[str, Sequence[str]], *, dry_run: bool, anew: bool
+) -> Outcome:
+    document, _ = await state.active_rules()
+    at_us = now_us()
+    found = take_over(rows, Models(lambda name: _here(state, document, name), groups), now_us=at_us)
+    if anew:
+        found = without_openings(found)
+    here: dict[bytes, ListedKey] = {}
+    for part in _parts(found.keys):
+        here |= await state.litellm_keys.find([one.digest for one in part])
+    budgets_here = frozenset((one.scope, one.name) for one in await SqlBudgets(state.database).budgets())
+    made: Mapping[bytes, str] = {}
+    if not dry_run:  # budgets first, so that no key works before its budget exists
+        await _set_budgets(state, found.budgets, budgets_here, at_us)
+        made = await _make_keys(state, found.keys)
+    shared = state.deployment.shared_limits.teams
+    rates = {team: one for team, one in found.rates.items() if team not in shared}
+    return Outcome(found, here, budgets_here, made, rates)
 
 
 async def _set_budgets(

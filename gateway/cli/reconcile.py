@@ -1,6 +1,5 @@
 """`breakeven reconcile`: the books beside a provider's own usage or cost export, day by day and model by model."""
 
-import asyncio
 import gzip
 import zlib
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from rich.table import Table
 
 from gateway.cli.options import AsJson, ClockIsRight
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import State, ask
 from gateway.counted import counted
 from gateway.errors import ConfigurationError
 from gateway.money import show_exact_usd
@@ -57,8 +56,8 @@ def command(
     agree within half a per cent."""
     export = [read_export(file) for file in files]
     days = (since and since.date(), until and until.date())
-    asked = _reconcile(provider, export, days, book, names_of(named or []), trusts_clock=clock_is_right)
-    view, booked = asyncio.run(asked)
+    ours = names_of(named or [])
+    view, booked = ask(lambda state: _reconcile(state, provider, export, days, book, ours, trusts_clock=clock_is_right))
     if as_json:
         print(view.model_dump_json(indent=2))
     else:
@@ -118,6 +117,7 @@ def said_of(booked: Booked, book: str) -> str:
 
 
 async def _reconcile(
+    state: State,
     provider: str,
     export: Sequence[str],
     days: tuple[date | None, date | None],
@@ -126,16 +126,15 @@ async def _reconcile(
     *,
     trusts_clock: bool,
 ) -> tuple[ReconciliationView, Booked]:
-    async with open_state() as state:
-        compared = await (await state.report_services()).reconciliations.compare(provider, export, *days, named=named)
-        view = view_of(compared)
-        if book is None:
-            return view, Booked(0, 0, 0)
-        store = SqlAdjustments(state.database, trusts_clock=trusts_clock)
-        new = await book_differences(compared, store, reference=book, author="breakeven reconcile")
-        different = sum(bool(row.difference_pico_usd) for row in compared.rows)
-        unbooked, held = unbookable(compared), unnamed(compared)
-        return view, Booked(new, different - new - unbooked - held, unbooked, held)
+    compared = await (await state.report_services()).reconciliations.compare(provider, export, *days, named=named)
+    view = view_of(compared)
+    if book is None:
+        return view, Booked(0, 0, 0)
+    store = SqlAdjustments(state.database, trusts_clock=trusts_clock)
+    new = await book_differences(compared, store, reference=book, author="breakeven reconcile")
+    different = sum(bool(row.difference_pico_usd) for row in compared.rows)
+    unbooked, held = unbookable(compared), unnamed(compared)
+    return view, Booked(new, different - new - unbooked - held, unbooked, held)
 
 
 def show(view: ReconciliationView, console: Console) -> None:

@@ -1,6 +1,5 @@
 """`breakeven replay`: decides logged traffic again under other rules, before they are stored."""
 
-import asyncio
 from pathlib import Path
 
 import typer
@@ -10,7 +9,7 @@ from rich.table import Column, Table
 
 from gateway.cli.options import AsJson
 from gateway.cli.show_table import show_table
-from gateway.cli.state import open_state
+from gateway.cli.state import State, ask
 from gateway.clock import now_us
 from gateway.config.settings import MOST_DAYS, read_text
 from gateway.counted import counted
@@ -31,7 +30,7 @@ def command(
 ) -> None:
     """Decide logged traffic again under other rules: dollars, quality, time to first token, and which requests would
     have moved."""
-    result = asyncio.run(_replay(rules, days))
+    result = ask(lambda state: _replay(state, rules, days))
     if as_json:
         print(result.model_dump_json(indent=2))
         return
@@ -71,24 +70,23 @@ def _known(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3f}"
 
 
-async def _replay(file: Path, days: float) -> ReplayResult:
-    async with open_state() as state:
-        document = state.deployment.catalogue.parse(read_text(file), file=str(file))
-        until = now_us()
-        since = until - round(days * DAY_US)
-        sums = await state.reports.sums(SumsQuery(since, until, ("operation",), money_alone=True))
-        logged = sum(row.requests for row in sums if row.group["operation"] not in OFF_PATH)
-        with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as shown:
-            task = shown.add_task("Deciding again", total=logged)
-            service = ReplayService(
-                state.ledger,
-                SqlFeedback(state.database),
-                state.snapshot_of,
-                now_us,
-                most_requests=None,
-                progress=lambda done: shown.update(task, completed=done),
-            )
-            result = await service(document, since, until)
+async def _replay(state: State, file: Path, days: float) -> ReplayResult:
+    document = state.deployment.catalogue.parse(read_text(file), file=str(file))
+    until = now_us()
+    since = until - round(days * DAY_US)
+    sums = await state.reports.sums(SumsQuery(since, until, ("operation",), money_alone=True))
+    logged = sum(row.requests for row in sums if row.group["operation"] not in OFF_PATH)
+    with Progress(*COLUMNS, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("Deciding again", total=logged)
+        service = ReplayService(
+            state.ledger,
+            SqlFeedback(state.database),
+            state.snapshot_of,
+            now_us,
+            most_requests=None,
+            progress=lambda done: shown.update(task, completed=done),
+        )
+        result = await service(document, since, until)
     if logged > result.requests:
         deleted = counted(logged - result.requests, "request")
         result.notes.append(f"{deleted} of this time cannot be decided again: retention has kept only their sums.")

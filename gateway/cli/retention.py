@@ -1,14 +1,13 @@
 """`breakeven retention`: applies `retention` of breakeven.yaml now; `serve` does the same every hour. Or forgets an end
 user."""
 
-import asyncio
 import json
 from dataclasses import asdict
 
 import typer
 
 from gateway.cli.options import AsJson
-from gateway.cli.state import AUTHOR, ask, open_state
+from gateway.cli.state import AUTHOR, State, ask
 from gateway.clock import now_us
 from gateway.storage.retention import Forgotten, apply_retention, forget_end_user
 
@@ -25,7 +24,7 @@ def command(
     if forget is not None:
         _forget(forget, as_json=as_json)
         return
-    forgotten = asyncio.run(_apply())
+    forgotten = ask(_apply)
     if as_json:
         print(json.dumps(asdict(forgotten)))
         return
@@ -41,13 +40,12 @@ def _forget(end_user: str, *, as_json: bool) -> None:
         print(f"Requests that named this end user: {found.requests:,}. Stored texts deleted: {found.bodies:,}.")
 
 
-async def _apply() -> Forgotten:
-    async with open_state() as state:
-        kept = state.deployment.settings.retention
-        return await apply_retention(
-            state.database,
-            requests_days=kept.requests_days,
-            bodies_days=kept.bodies_days,
-            now_us=now_us(),
-            author=AUTHOR,
-        )
+async def _apply(state: State) -> Forgotten:
+    kept = state.deployment.settings.retention
+    return await apply_retention(
+        state.database,
+        requests_days=kept.requests_days,
+        bodies_days=kept.bodies_days,
+        now_us=now_us(),
+        author=AUTHOR,
+    )

@@ -1,9 +1,7 @@
 """`breakeven rules`: list, show, diff, apply, activate and roll back. Says whether a running gateway follows."""
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from rich.table import Column, Table
 from gateway.cli.address import running_url
 from gateway.cli.rules_in_force import how_it_was_taken
 from gateway.cli.show_table import show_table
-from gateway.cli.state import AUTHOR, open_state
+from gateway.cli.state import AUTHOR, Answer, ask
 from gateway.clock import now_us
 from gateway.composition.deployment import load_environment_settings
 from gateway.config.home import find_home
@@ -30,7 +28,7 @@ app = typer.Typer(help="Routing rules, as versions of which one is active.", no_
 @app.command("list")
 def list_rules(as_json: bool = typer.Option(False, "--json")) -> None:
     """Every version, newest first."""
-    active, versions = asyncio.run(_list())
+    active, versions = _ask(_list)
     if as_json:
         rows = [{**asdict(one), "is_active": one.version == active} for one in versions]
         print(json.dumps([{name: value for name, value in row.items() if name != "text"} for row in rows]))
@@ -45,7 +43,7 @@ def list_rules(as_json: bool = typer.Option(False, "--json")) -> None:
 @app.command()
 def show(version: str = typer.Argument("", help="The active one when left out.")) -> None:
     """The text of a version, exactly as it was stored."""
-    print(asyncio.run(_get(version)).text, end="")
+    print(_get(version).text, end="")
 
 
 @app.command()
@@ -60,7 +58,8 @@ def diff(
     old: str = typer.Argument("", help="A version or a file; the active version when left out."),
 ) -> None:
     """What changes from one to the other; prints nothing when they are the same."""
-    print(asyncio.run(_diff(old, new)))
+    before, after = _text(old), _text(new)
+    print(text_diff(before, after, old or "active", new))
 
 
 @app.command()
@@ -71,7 +70,8 @@ def apply(
     as_json: bool = typer.Option(False, "--json"),
 ) -> None:
     """Validate a file, store it as a version and activate it."""
-    version = asyncio.run(_apply(file, reason, activate=activate))
+    text = read_text(file)
+    version = _ask(lambda rules: _apply(rules, text, file, reason, activate=activate))
     taken = _how_it_was_taken(version) if activate else ""
     if as_json:
         print(json.dumps({"version": version, "is_active": activate} | ({"gateway": taken} if taken else {})))
@@ -82,45 +82,43 @@ def apply(
 @app.command("activate")
 def activate_version(version: str, reason: str = typer.Option("", help="Why; kept in the audit log.")) -> None:
     """Make a stored version the active one."""
-    print(_said(asyncio.run(_activate(version, reason))))
+    print(_said(_ask(lambda rules: _activate(rules, version, reason))))
 
 
 @app.command()
 def rollback(reason: str = typer.Option("", help="Why; kept in the audit log.")) -> None:
     """Activate what was active before."""
-    print(_said(asyncio.run(_roll_back(reason))))
+    print(_said(_ask(lambda rules: _roll_back(rules, reason))))
 
 
-@asynccontextmanager
-async def _service() -> AsyncGenerator[RulesService]:
-    async with open_state() as state:
-        yield RulesService(state.rules, state.deployment.catalogue, _leave_to_the_gateway, now_us=now_us)
+def _ask(question: Callable[[RulesService], Awaitable[Answer]]) -> Answer:
+    return ask(
+        lambda state: question(
+            RulesService(state.rules, state.deployment.catalogue, _leave_to_the_gateway, now_us=now_us)
+        )
+    )
 
 
 def _leave_to_the_gateway(document: RulesDocument, version: str) -> None:
     """Nothing routes in this process: the gateway polls the active version."""
 
 
-async def _list() -> tuple[str | None, list[StoredRules]]:
-    async with _service() as rules:
-        return await rules.active(), list(await rules.versions())
+async def _list(rules: RulesService) -> tuple[str | None, list[StoredRules]]:
+    return await rules.active(), list(await rules.versions())
 
 
-async def _get(version: str) -> StoredRules:
-    async with _service() as rules:
+def _get(version: str) -> StoredRules:
+    async def stored(rules: RulesService) -> StoredRules:
         wanted = version or await rules.active()
         if wanted is None:
             raise NotFound("No rules are stored yet: `breakeven serve` stores rules.yaml when it starts.")
         return await rules.get(wanted)
 
-
-async def _diff(old: str, new: str) -> str:
-    before, after = await _text(old), await _text(new)
-    return text_diff(before, after, old or "active", new)
+    return _ask(stored)
 
 
-async def _text(name: str) -> str:
-    return read_text(Path(name)) if _is_path(name) else (await _get(name)).text
+def _text(name: str) -> str:
+    return read_text(Path(name)) if _is_path(name) else _get(name).text
 
 
 def _is_path(name: str) -> bool:
@@ -128,25 +126,21 @@ def _is_path(name: str) -> bool:
     return Path(name).is_file() or any(sign in name for sign in "/.")
 
 
-async def _apply(file: Path, reason: str, *, activate: bool) -> str:
-    text = read_text(file)
-    async with _service() as rules:
-        await rules.parse(text, file=str(file))  # an error names the file that was given
-        active = await rules.active()
-        stored = await rules.put(text, author=AUTHOR, reason=reason, expected_active=active)
-        if activate and stored.version != active:
-            await rules.activate(stored.version, author=AUTHOR, reason=reason, expected_active=active)
-        return stored.version
+async def _apply(rules: RulesService, text: str, file: Path, reason: str, *, activate: bool) -> str:
+    await rules.parse(text, file=str(file))  # an error names the file that was given
+    active = await rules.active()
+    stored = await rules.put(text, author=AUTHOR, reason=reason, expected_active=active)
+    if activate and stored.version != active:
+        await rules.activate(stored.version, author=AUTHOR, reason=reason, expected_active=active)
+    return stored.version
 
 
-async def _activate(version: str, reason: str) -> Activation:
-    async with _service() as rules:
-        return await rules.activate(version, author=AUTHOR, reason=reason, expected_active=await rules.active())
+async def _activate(rules: RulesService, version: str, reason: str) -> Activation:
+    return await rules.activate(version, author=AUTHOR, reason=reason, expected_active=await rules.active())
 
 
-async def _roll_back(reason: str) -> Activation:
-    async with _service() as rules:
-        return await rules.roll_back(author=AUTHOR, reason=reason, expected_active=await rules.active())
+async def _roll_back(rules: RulesService, reason: str) -> Activation:
+    return await rules.roll_back(author=AUTHOR, reason=reason, expected_active=await rules.active())
 
 
 def _said(activation: Activation) -> str:

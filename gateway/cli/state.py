@@ -111,11 +111,11 @@ async def open_state(*, is_looking: bool = False) -> AsyncGenerator[State]:
         await database.dispose()
 
 
-def ask(question: Callable[[State], Awaitable[Answer]]) -> Answer:
-    """Opens the state and awaits `question` of it, for a command, which runs no event loop."""
+def ask(question: Callable[[State], Awaitable[Answer]], *, is_looking: bool = False) -> Answer:
+    """Opens the state, as `open_state` does, and awaits `question` of it, for a command, which runs no event loop."""
 
     async def answer() -> Answer:
-        async with open_state() as state:
+        async with open_state(is_looking=is_looking) as state:
             return await question(state)
 
     return asyncio.run(answer())

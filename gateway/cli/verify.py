@@ -1,7 +1,6 @@
 """`breakeven verify`: checks that requests and corrections add up to the sums of the reports. Changes nothing but, with
 `--repair`, what budgets count of end users."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -14,7 +13,7 @@ from rich.table import Table
 
 from gateway.cli.options import AsJson, period_us
 from gateway.cli.show_table import show_table
-from gateway.cli.state import AUTHOR, open_state
+from gateway.cli.state import AUTHOR, State, ask
 from gateway.counted import counted
 from gateway.limits.spending import FOR_EVER_US
 from gateway.money import format_usd, show_exact_usd
@@ -86,7 +85,8 @@ def command(
 ) -> None:
     """Add up single requests and corrections, day by day, and compare them with the sums that every report is made of;
     also check the audit log's chain. Exits with status 1 if something does not add up. Can run beside the gateway."""
-    report = asyncio.run(_verify(*period_us(since, until, FOR_EVER_US), is_repairing=is_repairing))
+    period = period_us(since, until, FOR_EVER_US)
+    report = ask(lambda state: _verify(state, *period, is_repairing=is_repairing), is_looking=True)
     if as_json:
         print(json.dumps(_as_json(report), indent=2))
     else:
@@ -99,18 +99,17 @@ def command(
         raise typer.Exit(1)
 
 
-async def _verify(since_us: int, until_us: int, *, is_repairing: bool) -> Report:
+async def _verify(state: State, since_us: int, until_us: int, *, is_repairing: bool) -> Report:
     report, waiting = Report(), Console(stderr=True)
-    async with open_state(is_looking=True) as state:
-        with waiting.status("Reading the books") as shown:
-            async for day in verify_sums(state.database, since_us, until_us):
-                if is_repairing and day.is_only_of_end_users:
-                    await repair_end_users(state.database, day.day, author=AUTHOR)
-                    report.repaired_days += 1
-                    day = replace(day, mismatches=())
-                report.add(day)
-                shown.update(f"Reading the books: {day.day}")
-            report.audit = await SqlAuditLog(state.database).verify()
+    with waiting.status("Reading the books") as shown:
+        async for day in verify_sums(state.database, since_us, until_us):
+            if is_repairing and day.is_only_of_end_users:
+                await repair_end_users(state.database, day.day, author=AUTHOR)
+                report.repaired_days += 1
+                day = replace(day, mismatches=())
+            report.add(day)
+            shown.update(f"Reading the books: {day.day}")
+        report.audit = await SqlAuditLog(state.database).verify()
     return report
 
 

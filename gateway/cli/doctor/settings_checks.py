@@ -1,11 +1,10 @@
 """The checks of `breakeven doctor` that read settings: provider keys, prompt caching, notices and the judge."""
 
-import asyncio
 import os
 from collections.abc import Iterator
 
 from gateway.cli.doctor.finding import Finding
-from gateway.cli.state import open_state
+from gateway.cli.state import ask
 from gateway.clock import now_us
 from gateway.composition.deployment import load_deployment
 from gateway.config.home import Home
@@ -14,7 +13,6 @@ from gateway.config.settings import Settings
 from gateway.errors import BreakevenError
 from gateway.instants import moment_of
 from gateway.learning.judge_model import judge_problem
-from gateway.notices.watch import NoticeState
 from gateway.storage.sql.notices import SqlNotices
 
 
@@ -65,13 +63,8 @@ def notices(settings: Settings | None) -> Finding:
         return Finding("notices", False, "no webhook: a budget that is nearly spent shows only on the page Budgets")
     shares = ", ".join(f"{share / 10:g} %" for share in settings.notices.shares_per_mille)
     told = f"a webhook is told at {shares} of a budget; `breakeven notices test` tries it"
-
-    async def seen() -> NoticeState:
-        async with open_state(is_looking=True) as state:
-            return await SqlNotices(state.database).state()
-
     try:
-        state = asyncio.run(seen())
+        state = ask(lambda state: SqlNotices(state.database).state(), is_looking=True)
     except (BreakevenError, OSError):  # another check reports it
         return Finding("notices", True, told)
     if state.failing_since_us is None:
