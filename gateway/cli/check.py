@@ -118,7 +118,7 @@ def _shown_price(candidate: Candidate) -> str:
     if candidate.speed is not None:
         return f"your own engine, ${format_usd(candidate.speed.gpu_hour_pico_usd, places=4)} an hour"
     if candidate.prices is None:
-        return "unknown: requests will be booked with cost NULL until it is priced"
+        return "unknown: requests will be booked with cost NULL until `priced_as` or `price_overrides` names one"
     rates = candidate.prices.rates
     fees = [f"${usd} {name}" for name, usd in unit_figures(candidate.prices)]
     text = ", ".join(fees) or f"${rates.input / 1e6:.4g} / ${rates.output / 1e6:.4g}"

@@ -63,7 +63,8 @@ def price_unknown(budget: StrictBudget) -> str:
     whose = "This key has a budget" if budget.scope == "key" else f"There is a strict budget of {_whose(budget)}"
     return (
         f"{whose}, so the model cannot be used: its price, or that of a tool that its provider would run, is not "
-        "known. Name another model, leave the tool out or add the price."
+        "known. Name another model, leave the tool out, or have the price added: `breakeven check` shows which models "
+        "have none, and `price_overrides` in breakeven.yaml names a file with it."
     )
 
 

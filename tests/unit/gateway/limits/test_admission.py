@@ -241,7 +241,7 @@ async def test_a_stream_extends_until_nothing_is_left() -> None:
 
 
 async def test_unknown_prices_are_refused_on_budgeted_keys() -> None:
-    with pytest.raises(BudgetExhausted, match=r"its price, .* is not known"):
+    with pytest.raises(BudgetExhausted, match=r"its price, .* is not known.*`price_overrides` in breakeven.yaml"):
         await reserve(admission(budget_usd="1"), "a", None)
 
 
