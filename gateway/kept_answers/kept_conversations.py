@@ -109,8 +109,8 @@ class KeptConversations:
         """Creates a conversation; returns its id and head."""
         if not self._seconds:
             raise InvalidRequest(
-                "This gateway keeps no conversations or responses: kept_answers.response_hours is 0 in breakeven.yaml. "
-                "Send the conversation with each request, or create it at its provider."
+                "This gateway keeps no conversations or responses: kept_answers.response_hours in breakeven.yaml is 0 "
+                "or, with Redis, not set. Send the conversation with each request, or create it at its provider."
             )
         conversation_id = f"{PREFIX}{secrets.token_hex(24)}"
         name, head = _name(tenant, conversation_id), Head(int(self._now()), dict(metadata), [])

@@ -362,7 +362,7 @@ async def test_bounds_are_told_before_anything_is_asked() -> None:
 
 async def test_where_nothing_is_kept_there_are_none() -> None:
     async with talking(seconds=0) as (_, client):
-        with pytest.raises(openai.BadRequestError, match=r"kept_answers\.response_hours is 0 in breakeven\.yaml"):
+        with pytest.raises(openai.BadRequestError, match=r"kept_answers\.response_hours in breakeven\.yaml is 0"):
             await client.conversations.create()
         with pytest.raises(openai.NotFoundError):
             await client.responses.create(model="a", input="x", conversation="conv_bk_1")

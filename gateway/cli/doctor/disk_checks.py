@@ -66,9 +66,11 @@ def _journal(home: Home) -> Finding:
 def _kept(what: str, file: Path, home: Home, settings: Settings | None) -> Finding:
     """Kept responses or conversations, in their file; see gateway/composition/kept_answers.py."""
     name = f"kept {what}"
-    if settings is not None and settings.redis is not None:
-        return Finding(name, True, "in Redis")
     kept = settings.kept_answers if settings is not None else KeptAnswerSettings()
+    if settings is not None and settings.redis is not None and kept.response_hours != 0:
+        if kept.response_hours is None:
+            return Finding(name, False, "none: with Redis, only once `kept_answers.response_hours` is set")
+        return Finding(name, True, "in Redis")
     if not (kept.disk_megabytes and kept.response_hours != 0):
         return Finding(name, True, "in no file, as `kept_answers` in breakeven.yaml says")
     if not home.root.exists():

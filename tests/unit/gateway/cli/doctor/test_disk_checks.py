@@ -49,6 +49,7 @@ def test_a_journal_of_somebody_else_is_named(home: Home, monkeypatch: pytest.Mon
 
 
 KEPT = "kept responses"
+REDIS = "redis: redis://localhost:1/0"
 
 
 def test_kept_responses_that_are_damaged_are_a_finding(home: Home) -> None:
@@ -76,16 +77,18 @@ def test_kept_conversations_are_looked_at_too(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "detail"),
+    ("setting", "is_ok", "detail"),
     [
-        ("redis: redis://localhost:1/0", "in Redis"),
-        ("kept_answers: {disk_megabytes: 0}", "in no file, as `kept_answers` in breakeven.yaml says"),
-        ("kept_answers: {response_hours: 0}", "in no file, as `kept_answers` in breakeven.yaml says"),
+        (f"{REDIS}\nkept_answers: {{response_hours: 24}}", True, "in Redis"),
+        (REDIS, False, "none: with Redis, only once `kept_answers.response_hours` is set"),
+        (f"{REDIS}\nkept_answers: {{response_hours: 0}}", True, "in no file, as `kept_answers` in breakeven.yaml says"),
+        ("kept_answers: {disk_megabytes: 0}", True, "in no file, as `kept_answers` in breakeven.yaml says"),
+        ("kept_answers: {response_hours: 0}", True, "in no file, as `kept_answers` in breakeven.yaml says"),
     ],
 )
-def test_kept_responses_are_looked_for_where_they_are_kept(home: Home, setting: str, detail: str) -> None:
+def test_kept_responses_are_looked_for_where_they_are_kept(home: Home, setting: str, is_ok: bool, detail: str) -> None:
     new_home(home.root)
     with home.config_file.open("a") as config:
         config.write(f"\n{setting}\n")
     home.turns_file.write_bytes(b"left by an earlier configuration")
-    assert found(home)[KEPT] == Finding(KEPT, True, detail)
+    assert found(home)[KEPT] == Finding(KEPT, is_ok, detail)

@@ -46,7 +46,7 @@ def test_before_the_first_start_addresses_in_the_environment_are_tried(
     assert "BREAKEVEN_DATABASE_URL" in str(checks["database"].fix)
     assert "does not answer" in checks["redis"].detail
     assert "BREAKEVEN_REDIS_URL" in str(checks["redis"].fix)
-    assert checks["kept responses"].detail == "in Redis"
+    assert checks["kept responses"].detail == "none: with Redis, only once `kept_answers.response_hours` is set"
     assert "a webhook is told" in checks["notices"].detail
     monkeypatch.setenv("BREAKEVEN_REDIS_URL", "http://here")
     wrong = found(home)["configuration"]
