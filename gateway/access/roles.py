@@ -16,7 +16,7 @@ Permission = Literal[
     "entries.read",  # single requests without their text
     "keys.read",
     "audit.read",
-    "budgets.write",  # monthly budgets that warn without stopping anything
+    "budgets.write",  # monthly budgets, also those that stop requests
     "rules.write",  # put, activate, roll back
     "batches.write",  # cancel batches of any team
     "keys.write",  # create, change and revoke
