@@ -21,7 +21,7 @@ from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home, find_home
 from gateway.config.settings import Settings, load_settings
 from gateway.economics.errors import EconomicsError
-from gateway.economics.throughput_curve import MINIMUM_POINTS
+from gateway.economics.throughput_curve import MINIMUM_POINTS, ThroughputCurve
 from gateway.errors import ConfigurationError, StateError
 from gateway.extras import install_command
 from gateway.process.server import free_port
@@ -76,11 +76,9 @@ def engine(
         return
     out = Console()
     out.print(curve_table(measured, f"{settings.name} on this machine"))
-    fit = measured.engine.curve
     out.print(
-        f"t(N) = {fit.step_base_seconds:.4f} + {fit.step_seconds_per_sequence:.4f}·N s; working point N* = "
-        f"{measured.engine.concurrency}; prefill {measured.engine.prefill_tokens_per_second:.0f} tokens/s. "
-        f"Written to {home.curve_file}."
+        f"{fit_text(measured.engine.curve)} Working point N* = {measured.engine.concurrency}; prefill "
+        f"{measured.engine.prefill_tokens_per_second:.0f} tokens/s. Written to {home.curve_file}."
     )
 
 
@@ -107,8 +105,10 @@ def backend(
     if as_json:
         print(json.dumps({**describe(measured), "throughput": throughput}))
         return
-    Console().print(curve_table(measured, f"{chosen} at {name}"))
-    print("For its block in breakeven.yaml, with what an hour of it costs as gpu_hour_usd:\n")
+    out = Console()
+    out.print(curve_table(measured, f"{chosen} at {name}"))
+    out.print(fit_text(measured.engine.curve))
+    print("\nFor its block in breakeven.yaml, with what an hour of it costs as gpu_hour_usd:\n")
     print(f"    throughput: {{prefill_tokens_per_second: {curve.prefill_tokens_per_second}, points: {points}}}")
 
 
@@ -185,6 +185,18 @@ def curve_table(measured: MeasuredEngine, title: str) -> Table:
     return table
 
 
+def fit_text(curve: ThroughputCurve) -> str:
+    """The line, or that the points are on none."""
+    line = f"t(N) = {curve.step_base_seconds:.4f} + {curve.step_seconds_per_sequence:.4f}·N s"
+    if not curve.is_interpolated:
+        return f"{line}."
+    return (
+        f"The points are on no line that an engine can have (the nearest, {line}, is off by up to "
+        f"{curve.largest_relative_residual:.0%}), so steps between them are interpolated. If anything else ran "
+        "meanwhile, measure again."
+    )
+
+
 def describe(measured: MeasuredEngine) -> dict[str, object]:
     """The curve as JSON values."""
     curve = measured.engine.curve
@@ -195,6 +207,7 @@ def describe(measured: MeasuredEngine) -> dict[str, object]:
         "step_base_seconds": curve.step_base_seconds,
         "step_seconds_per_sequence": curve.step_seconds_per_sequence,
         "largest_relative_residual": curve.largest_relative_residual,
+        "is_interpolated": curve.is_interpolated,
         "working_concurrency": measured.engine.concurrency,
         "prefill_tokens_per_second": measured.engine.prefill_tokens_per_second,
     }

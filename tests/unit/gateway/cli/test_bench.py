@@ -8,7 +8,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.bench import curve_table, describe, draw, parse_steps
+from gateway.cli.bench import curve_table, describe, draw, fit_text, parse_steps
 from gateway.config.engine_curve import CurveFile, MeasuredEngine, fit_engine
 from gateway.config.home import Home
 from gateway.errors import ConfigurationError, StateError
@@ -38,6 +38,16 @@ def test_the_curve_as_json_has_the_fit() -> None:
     described = describe(measured())
     assert described["step_base_seconds"] == pytest.approx(1 / 30, rel=0.2)
     assert described["working_concurrency"] == 4
+    assert not described["is_interpolated"]
+
+
+def test_points_on_no_line_are_not_told_as_one() -> None:
+    assert fit_text(measured().engine.curve) == "t(N) = 0.0333 + 0.0167·N s."
+    busy = fit_engine(CurveFile("tiny", 185.0, [(1, 46.5), (2, 50.5), (4, 30.6)]))
+    assert describe(busy)["is_interpolated"]
+    told = fit_text(busy.engine.curve)
+    assert told.startswith("The points are on no line that an engine can have (the nearest, t(N) = -0.0241 + 0.03")
+    assert "are interpolated" in told
 
 
 @pytest.mark.parametrize("text", ["", "1,,2", "0,1,2", "one", "1,-2", "1,1,2", "1,2,65537", "1,2," + "9" * 5000])
