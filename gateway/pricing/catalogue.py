@@ -36,6 +36,15 @@ class Rates:
     image_output: int | None = None
     cached_audio_input: int | None = None
 
+    @property
+    def has_cache_writes(self) -> bool:
+        return self.cache_write_5m is not None or self.cache_write_1h is not None
+
+    @property
+    def has_media(self) -> bool:
+        media = (self.audio_input, self.image_input, self.cached_audio_input, self.audio_output, self.image_output)
+        return any(rate is not None for rate in media)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -144,11 +153,18 @@ class ModelPrices:
     """Whether ordinary text costs each class's tokens times its rate, less the discount."""
     paid_share: Fraction = field(init=False, repr=False, compare=False)
     """What the discount leaves."""
+    charges_cache_writes: bool = field(init=False, repr=False, compare=False)
+    charges_media: bool = field(init=False, repr=False, compare=False)
+    """Whether audio or images have a price of their own, in tokens."""
 
     def __post_init__(self) -> None:
         is_plain = "" not in self.services and "" in self.standard_tiers
         object.__setattr__(self, "is_plain", is_plain and not any(step.is_marginal for step in self.ladder.steps))
         object.__setattr__(self, "paid_share", ONE if self.discount is NO_DISCOUNT else 1 - self.discount)
+        ladders = [self.ladder, *(one.ladder for one in self.services.values() if one.ladder is not None)]
+        rates = [one for ladder in ladders for one in (ladder.base, *(step.rates for step in ladder.steps))]
+        object.__setattr__(self, "charges_cache_writes", any(one.has_cache_writes for one in rates))
+        object.__setattr__(self, "charges_media", any(one.has_media for one in rates))
 
     @property
     def rates(self) -> Rates:

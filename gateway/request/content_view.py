@@ -116,8 +116,8 @@ def _view(asked: Fields, incoming: Incoming) -> RequestView:
         + schema_tokens
         + images * TOKENS_PER_IMAGE,
         service_tier=tier_of(asked),
-        may_write_cache=False,
-        may_have_media=bool(media) or bool(asked.get("cachedContent")) or _draws(config),
+        writes_cache=False,
+        has_media=bool(media) or bool(asked.get("cachedContent")) or _draws(config),
         hosted_tools=OTHER_MODELS if config.get("routingConfig") else _hosted(tools),  # it names a model
         image_bytes=(image_bytes := sum(_length(one) for one in media if _kind(one) == "image")),
         body_bytes=len(incoming.body) - image_bytes,

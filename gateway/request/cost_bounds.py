@@ -82,30 +82,31 @@ def _most(candidate: Candidate, view: RequestView, limit: int) -> int | None:
     limit += 2 * view.predicted_tokens  # twice, as for input
     if candidate.speed is not None:
         return compute_cost(candidate.speed, input_tokens, limit).total_pico_usd
-    if candidate.prices is None:
+    if (prices := candidate.prices) is None:
         return None
     tools, writes = view.hosted_tools, candidate.cache_writes
     try:
         most = price_bound(
             input_tokens + tools.calls * TOOL_RESULT_TOKENS + tools.longer_tokens,
             limit,
-            candidate.prices,
+            prices,
             tool_calls=tools.calls,
             tool_kinds=tools.kinds,
             service_tier=candidate.asked_tier or view.service_tier,
-            may_write_cache=view.may_write_cache,
+            may_write_cache=prices.charges_cache_writes and view.may_write_cache,
             may_write_for_minutes=writes.by != "caller" and input_tokens >= writes.least_tokens,
-            may_have_media=view.may_have_media,
+            may_have_media=prices.charges_media and view.may_have_media,
             units=view.most_units,
         )
     except (UnknownServiceTier, UnknownToolPrice):
         return None
-    return max(most, refusal_fee_pico_usd(candidate.prices))
+    return max(most, refusal_fee_pico_usd(prices))
 
 
 def refusal_fee_pico_usd(prices: ModelPrices) -> int:
     """What is paid for a prompt that the provider's filter refuses, and then for nothing else."""
-    return round(prices.per_refusal_pico_usd * prices.paid_share)
+    fee = prices.per_refusal_pico_usd
+    return round(fee * prices.paid_share) if fee else 0  # nearly always none: a fraction's product is slow
 
 
 def compute_cost(speed: EngineSpeed, input_tokens: int, output_tokens: int) -> Cost:

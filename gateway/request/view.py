@@ -58,11 +58,12 @@ class RequestView(msgspec.Struct, frozen=True):
     """What admission, classification and the decision use.
 
     `longest_prompt_tokens` is 0 unless there are several prompts. The fields from `service_tier` on bound the cost:
-    `body_bytes` is the whole body without its images, and an open-ended body refers to files or to what its provider
-    stores. `prefixes` recognise the conversation's next turn; `reuse` is the part of a chat's prompt that may be sent
-    again, for marking it in a provider's cache. For models that do not write text (media_views.py), `output_tokens` and
-    `units` are expected values. The `most_*` fields bound the cost; if None, the other fields do. Tokens of a
-    `prediction` are read as input, and billed as output where they turn out wrong.
+    where there is a `marked_body`, its marks tell whether it writes a cache or has media, and only prices that differ
+    for these have it searched; `body_bytes` is the whole body without its images, and an open-ended body refers to
+    files or to what its provider stores. `prefixes` recognise the conversation's next turn; `reuse` is the part of a
+    chat's prompt that may be sent again, for marking it in a provider's cache. For models that do not write text
+    (media_views.py), `output_tokens` and `units` are expected values. The `most_*` fields bound the cost; if None, the
+    other fields do. Tokens of a `prediction` are read as input, and billed as output where they turn out wrong.
     """
 
     operation: Operation
@@ -76,8 +77,9 @@ class RequestView(msgspec.Struct, frozen=True):
     input_tokens: int = 0
     longest_prompt_tokens: int = 0
     service_tier: str | None = None
-    may_write_cache: bool = True
-    may_have_media: bool = True
+    writes_cache: bool = True
+    has_media: bool = True
+    marked_body: bytes | None = None
     hosted_tools: HostedTools = NO_TOOLS
     image_bytes: int = 0
     body_bytes: int = 0
@@ -91,6 +93,19 @@ class RequestView(msgspec.Struct, frozen=True):
     units: Units = NO_UNITS
     most_units: Units = NO_UNITS
 
+    @property
+    def may_write_cache(self) -> bool:
+        return self.writes_cache and _may_have(self.marked_body, CACHE_MARK, LIFETIME_MARK)
+
+    @property
+    def may_have_media(self) -> bool:
+        return self.has_media and _may_have(self.marked_body, IMAGE_MARK, AUDIO_MARK)
+
+
+def _may_have(body: bytes | None, *marks: bytes) -> bool:
+    # `find` is faster: in Python 3.11, `in` first tries the mark as a number, raising and clearing an error inside.
+    return body is None or body.find(ESCAPE) >= 0 or any(body.find(mark) >= 0 for mark in marks)
+
 
 def parse_request(operation: Operation, body: bytes) -> RequestView:
     """Parses a JSON body. Raises InvalidRequest naming the invalid field."""
@@ -102,13 +117,10 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise unreadable(body, error) from error
     view = _view(parsed)
-    # `find` is faster: in Python 3.11, `in` first tries the mark as a number, raising and clearing an error inside.
-    is_escaped = body.find(ESCAPE) >= 0
     return msgspec.structs.replace(
         view,
         service_tier=tier_of(parsed),
-        may_write_cache=is_escaped or body.find(CACHE_MARK) >= 0 or body.find(LIFETIME_MARK) >= 0,
-        may_have_media=is_escaped or body.find(IMAGE_MARK) >= 0 or body.find(AUDIO_MARK) >= 0,
+        marked_body=body,
         hosted_tools=hosted_tools(parsed, body),
         body_bytes=len(body) - view.image_bytes,
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service
+from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service, Step
 from gateway.request.cost_bounds import (
     INCREMENT_TOKENS,
     OUTPUT_BOUND_TOKENS,
@@ -54,6 +54,21 @@ def test_a_model_that_is_always_asked_for_a_tier_is_bounded_by_that_tier() -> No
     assert dearest_rate(view(LONG), asked_tier="priority") == 3
     assert dearest_rate(view(LONG, service_tier="flex"), asked_tier="priority") == 3
     assert dearest_rate(view(LONG), asked_tier="unheard-of") is None
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [
+        ModelPrices(Ladder(Rates(1, 0), (Step(100, RATES),)), 0, "test"),
+        ModelPrices(Ladder(Rates(1, 0)), 0, "test", services={"priority": Service(ladder=Ladder(RATES))}),
+    ],
+)
+def test_a_rate_of_a_long_prompt_or_of_a_tier_alone_counts_too(prices: ModelPrices) -> None:
+    for content, rate in ((LONG, PLAIN), ([{"type": "text", "text": LONG}, {"type": "image_url"}], IMAGE)):
+        asked = view(content, service_tier=next(iter(prices.services), None))
+        bound = bound_pico_usd(make_candidate(prices=prices), asked)
+        assert bound is not None
+        assert bound // max(2 * asked.input_tokens, asked.body_bytes // 2) == rate
 
 
 WRITTEN = Rates(input=4, output=0, cached_input=1, cache_write_5m=5, cache_write_1h=8)
