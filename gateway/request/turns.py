@@ -45,7 +45,7 @@ def conversation_of(turns: Turns, *, tools: int, images: int, wants_json: bool) 
     )
 
 
-def reuse_of(turns: Turns, known: Sequence[Prefix], tool_tokens: int, tool_choice: bytes) -> Reuse | None:
+def reuse_of(turns: Turns, known: Sequence[Prefix], tool_tokens: int, tool_choice: msgspec.Raw | bytes) -> Reuse | None:
     """`known` are the prompt's prefixes; None if there are no turns."""
     if not known:
         return None
@@ -54,11 +54,11 @@ def reuse_of(turns: Turns, known: Sequence[Prefix], tool_tokens: int, tool_choic
         first_turn_tokens=first,
         beginning_tokens=first + tool_tokens if turns[0][0] in INSTRUCTIONS else 0,
         opens_tool_use=bool(tool_tokens)
-        and tool_choice in FREE_CHOICE
+        and bytes(tool_choice) in FREE_CHOICE
         and all(role == "user" or role in INSTRUCTIONS for role, _ in turns),
     )
 
 
 def prefixes(turns: Turns, tools: Sequence[msgspec.Raw]) -> tuple[Prefix, ...]:
     """Fingerprints by which the conversation's next turn will be recognised."""
-    return prefixes_of(turns, [len(text) // 4 + 4 for _, text in turns], [bytes(tool) for tool in tools])
+    return prefixes_of(turns, map(bytes, tools))

@@ -50,6 +50,7 @@ from gateway.upstreams.prompt_prefixes import Prefix
 TOKENS_PER_IMAGE = 1_000
 # Names, at any depth, that make tokens cost more than plain ones. A JSON escape may spell any of them.
 CACHE_MARK, LIFETIME_MARK = b"cache_control", b'"ttl"'
+NEEDS = ("streaming", "tools", "json_schema", "vision", "audio")
 NEW_THREAD = {"type": "create"}
 IMAGE_MARK, AUDIO_MARK = b"image", b"audio"
 
@@ -146,6 +147,7 @@ def _view_chat(body: ChatBody) -> RequestView:
     images = audio = images_length = called = 0
     has_files = False
     texts: list[str] = []
+    turns: list[tuple[str, str]] = []
     for message in body.messages:
         content = message.content
         if isinstance(content, list):
@@ -155,14 +157,14 @@ def _view_chat(body: ChatBody) -> RequestView:
             has_files = has_files or is_open_ended(content)
             content = "\n".join(texts_of(content))
         texts.append(content or "")
+        turns.append((message.role, content or ""))
         for call in (message.tool_calls, message.function_call):
             called += len(memoryview(call)) if call else 0
-    turns = [(message.role, text) for message, text in zip(body.messages, texts, strict=True)]
     tools = [*(body.tools or ()), *(body.functions or ())]
     wants_json = body.response_format is not None and body.response_format.type != "text"
     tool_tokens = sum(len(bytes(tool)) for tool in tools) // 4 if tools else 0
     schema_tokens = body.response_format.tokens if body.response_format is not None else 0
-    predicted = len(memoryview(body.prediction)) // 4
+    predicted = len(memoryview(body.prediction)) // 4 if body.prediction else 0
     limit = checked_limit("max_completion_tokens", body.max_completion_tokens)
     other = checked_limit("max_tokens", body.max_tokens)
     if limit is None or (other is not None and other > limit):  # if both are given, the provider decides which counts
@@ -193,7 +195,7 @@ def _view_chat(body: ChatBody) -> RequestView:
         image_bytes=images_length,
         is_open_ended=has_files,
         prefixes=(known := prefixes(turns, tools)),
-        reuse=reuse_of(turns, known, tool_tokens, bytes(body.tool_choice)),
+        reuse=reuse_of(turns, known, tool_tokens, body.tool_choice),
     )
 
 
@@ -269,7 +271,7 @@ def _view_responses(body: ResponsesBody) -> RequestView:
         image_bytes=image_bytes(parts),
         is_open_ended=is_open_ended(parts) or any((body.previous_response_id, body.conversation, body.prompt)),
         prefixes=(known := prefixes(turns, body.tools or [])),
-        reuse=reuse_of(turns, known, tool_tokens, bytes(body.tool_choice)),
+        reuse=reuse_of(turns, known, tool_tokens, body.tool_choice),
     )
 
 
@@ -336,8 +338,10 @@ def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], i
     return texts, estimate_tokens(texts) + tokens
 
 
-def needs_of(**wanted: bool) -> tuple[str, ...]:
-    return tuple(compress(wanted, wanted.values()))
+def needs_of(
+    *, streaming: bool, tools: bool = False, json_schema: bool = False, vision: bool = False, audio: bool = False
+) -> tuple[str, ...]:
+    return tuple(compress(NEEDS, (streaming, tools, json_schema, vision, audio)))
 
 
 def estimate_tokens(texts: list[str]) -> int:

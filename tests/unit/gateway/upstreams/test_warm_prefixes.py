@@ -13,21 +13,17 @@ LONGER = [*TURNS, ("assistant", "a" * 400), ("user", "and?")]
 CACHES = {"openai": PromptCache(ttl_seconds=300)}
 
 
-def prefixes(turns: list[tuple[str, str]]) -> Any:
-    return prefixes_of(turns, (len(text) // 4 for _, text in turns))
-
-
 def noted(caches: dict[str, PromptCache] | None = None, **entry: Any) -> MemoryWarmPrefixes:
     warm = MemoryWarmPrefixes()
     made = make_entry(model="m", backend="openai", intent=make_intent(team="red"), **entry)
-    note_answer(warm, caches or CACHES, made, prefixes(TURNS), 100.0)
+    note_answer(warm, caches or CACHES, made, prefixes_of(TURNS), 100.0)
     return warm
 
 
 def test_the_next_turn_finds_what_the_last_one_left_warm() -> None:
     warm = noted()
-    assert warm.lookup("team red", prefixes(LONGER), 101.0) == {"m": 2944}, "3,000 in whole steps of 128"
-    assert warm.lookup("team red", prefixes([TURNS[0], ("user", "else")]), 101.0) == {"m": 1920}, "the system prompt"
+    assert warm.lookup("team red", prefixes_of(LONGER), 101.0) == {"m": 2944}, "3,008 in whole steps of 128"
+    assert warm.lookup("team red", prefixes_of([TURNS[0], ("user", "else")]), 101.0) == {"m": 1920}, "the system prompt"
 
 
 @pytest.mark.parametrize(
@@ -44,17 +40,17 @@ def test_the_next_turn_finds_what_the_last_one_left_warm() -> None:
 def test_another_tenant_a_later_time_and_other_words_find_nothing(
     tenant: str, turns: list[tuple[str, str]], at: float
 ) -> None:
-    assert noted().lookup(tenant, prefixes(turns), at) == {}
+    assert noted().lookup(tenant, prefixes_of(turns), at) == {}
 
 
 def test_where_caching_is_on_demand_only_what_was_reported_counts() -> None:
     on_demand = {"openai": PromptCache(is_automatic=False, step_tokens=1)}
     nothing = noted(on_demand, input_tokens=3000, cached_input_tokens=0, cache_write_5m_tokens=0)
-    assert nothing.lookup("team red", prefixes(LONGER), 101.0) == {}
+    assert nothing.lookup("team red", prefixes_of(LONGER), 101.0) == {}
     half = noted(on_demand, input_tokens=3000, cached_input_tokens=500, cache_write_5m_tokens=1000)
-    assert half.lookup("team red", prefixes(LONGER), 101.0) == {"m": 1500}
+    assert half.lookup("team red", prefixes_of(LONGER), 101.0) == {"m": 1504}, "half of the 3,008 estimated"
     an_hour = noted(on_demand, input_tokens=3000, cached_input_tokens=0, cache_write_1h_tokens=3000)
-    assert an_hour.lookup("team red", prefixes(LONGER), 3600.0) == {"m": 3000}
+    assert an_hour.lookup("team red", prefixes_of(LONGER), 3600.0) == {"m": 3008}
 
 
 def test_memory_is_bounded_and_the_oldest_goes_first() -> None:
@@ -68,21 +64,21 @@ def test_memory_is_bounded_and_the_oldest_goes_first() -> None:
 
 def test_a_long_conversation_keeps_its_first_turn_and_its_last_ones() -> None:
     turns = [("user", str(number)) for number in range(100)]
-    found = prefixes(turns)
+    found = prefixes_of(turns)
     assert len(found) == 1 + LONGEST
-    assert found[0] == prefixes(turns[:1])[0]
-    assert found[-1] == prefixes(turns)[-1]
+    assert found[0] == prefixes_of(turns[:1])[0]
+    assert found[-1] == prefixes_of(turns)[-1]
 
 
 def test_roles_and_borders_count() -> None:
-    one = prefixes([("user", "ab"), ("user", "c")])
-    assert one[-1] != prefixes([("user", "a"), ("user", "bc")])[-1]
-    assert one[-1] != prefixes([("user", "ab"), ("assistant", "c")])[-1]
-    assert prefixes([("user", "\ud800")])
+    one = prefixes_of([("user", "ab"), ("user", "c")])
+    assert one[-1] != prefixes_of([("user", "a"), ("user", "bc")])[-1]
+    assert one[-1] != prefixes_of([("user", "ab"), ("assistant", "c")])[-1]
+    assert prefixes_of([("user", "\ud800")])
 
 
 def test_with_other_tools_before_it_no_beginning_is_the_same() -> None:
-    plain, one, other = (prefixes_of(TURNS, (1, 1), tools) for tools in ((), (b'{"name":"f"}',), (b'{"name":"g"}',)))
+    plain, one, other = (prefixes_of(TURNS, tools) for tools in ((), (b'{"name":"f"}',), (b'{"name":"g"}',)))
     assert not {mark for mark, _ in plain} & {mark for mark, _ in one}
     assert not {mark for mark, _ in one} & {mark for mark, _ in other}
-    assert prefixes_of(TURNS, (1, 1), [b'{"name":"f"}']) == one
+    assert prefixes_of(TURNS, [b'{"name":"f"}']) == one
