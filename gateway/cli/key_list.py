@@ -8,6 +8,7 @@ import typer
 from rich.table import Column, Table
 
 from gateway.access.rotation import OldSecret, Rotation
+from gateway.api.admin.key_views import key_fields
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, ask
 from gateway.clock import now_us
@@ -17,6 +18,8 @@ from gateway.limits.values import WindowName, window_id
 from gateway.money import plain, usd
 from gateway.storage.sql.openings import SqlOpenings
 from gateway.stores import LAST_DAYS, ListedKey
+
+AS_THE_API_SAYS = ("id", "name", "role", "team", "project", "tags", "allowed_models", "keeps_bodies", "limits")
 
 
 def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
@@ -65,16 +68,9 @@ def _row(
 ) -> dict[str, Any]:
     record, now = listed.record, now_us()
     is_expired = record.expires_at_us is not None and record.expires_at_us <= now
+    fields = key_fields(listed, limits)
     return {
-        "id": record.id,
-        "name": record.name,
-        "role": record.role,
-        "team": record.team,
-        "project": record.project,
-        "tags": list(record.tags),
-        "allowed_models": sorted(record.allowed_models) if record.allowed_models is not None else None,
-        "keeps_bodies": record.keeps_bodies,
-        "limits": dict(limits),
+        **{name: fields[name] for name in AS_THE_API_SAYS},
         "created": _moment(listed.created_at_us),
         "expires": None if record.expires_at_us is None else _moment(record.expires_at_us),
         "rotated": None if rotation is None else _moment(rotation.rotated_at_us),
