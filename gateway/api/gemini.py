@@ -84,14 +84,13 @@ class EmbeddingCaller(AsgiCaller):
 class GeminiPath(TokenPath):
     """ASGI application for the endpoints of `ENDPOINTS`."""
 
+    endpoints = ENDPOINTS
+
     def _caller(self, send: Send, scope: Scope) -> AsgiCaller:
         path, call = scope["path"], call_of(scope)
         if ENDPOINTS[path] == "embeddings":
             return EmbeddingCaller(send, is_batch=path == BATCH)
         return ListCaller(send) if call.is_listed and path == STREAM else ContentCaller(send)
-
-    def _operation(self, path: str) -> Operation:
-        return ENDPOINTS[path]
 
     def _of_address(self, asked: Incoming, scope: Scope) -> Incoming:
         return msgspec.structs.replace(asked, model=call_of(scope).model, is_stream=scope["path"] == STREAM)

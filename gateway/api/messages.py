@@ -40,11 +40,10 @@ class MessagesCaller(AsgiCaller):
 class MessagesPath(TokenPath):
     """ASGI application for the endpoints of `ENDPOINTS`."""
 
+    endpoints = ENDPOINTS
+
     def _caller(self, send: Send, scope: Scope) -> AsgiCaller:
         return MessagesCaller(send)
-
-    def _operation(self, path: str) -> Operation:
-        return ENDPOINTS[path]
 
     def _error(self, error: BreakevenError, request_id: str) -> bytes:
         return messages_body_of(error, request_id)

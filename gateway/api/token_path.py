@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Coroutine, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -78,7 +78,9 @@ class _Gone(Exception):
 
 
 class TokenPath:
-    """ASGI application for the endpoints of `ENDPOINTS`."""
+    """ASGI application for its `endpoints`."""
+
+    endpoints: ClassVar[Mapping[str, Operation]] = ENDPOINTS
 
     def __init__(self, pipeline: Answers, *, max_body_bytes: int, idempotency: Idempotency, unpacker: Unpacker) -> None:
         self._pipeline = pipeline
@@ -99,7 +101,7 @@ class TokenPath:
                 held = self._unpacker.hold(body, encoding, credential)
                 body = await self._unpacker.unpack(body)
             body = without_byte_order_mark(body)
-            operation = self._operation(scope["path"])
+            operation = self.endpoints[scope["path"]]
             content_type = given.get(b"content-type", b"").decode("latin-1") if operation in MEDIA else JSON
             if DEPLOYMENT in scope:
                 body = of_deployment(body, content_type, scope[DEPLOYMENT])
@@ -132,7 +134,7 @@ class TokenPath:
                 log.warning("%s: %s (request %s)", type(error).__name__, error, request_id)
             if caller.is_started:
                 raise
-            named = headers_of(error) | {id_header(self._operation(scope["path"])): request_id}
+            named = headers_of(error) | {id_header(self.endpoints[scope["path"]]): request_id}
             await caller.start(status=status_of(error), content_type="application/json", headers=named)
             await caller.send(self._error(error, request_id), is_last=True)
         finally:
@@ -146,9 +148,6 @@ class TokenPath:
     def _of_address(self, asked: Incoming, scope: Scope) -> Incoming:
         """With what the path says about the request; overridden where paths carry more than the endpoint."""
         return asked
-
-    def _operation(self, path: str) -> Operation:
-        return ENDPOINTS[path]
 
     def _error(self, error: BreakevenError, request_id: str) -> bytes:
         return body_of(error)
