@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, Field
 
+from gateway.access.keys import KeyRecord
 from gateway.api.callers_key import key_of_caller, known_first, tenant_of_caller
 from gateway.api.listed import NAME, After, Listed, listed
 from gateway.api.token_path import parse_tags
@@ -49,25 +50,17 @@ def build_batches_router(
         """Create a batch from an uploaded file. Its requests are sent when there is capacity, within the window."""
         key = await key_of_caller(pipeline, request)
         bounds.require_open()
-        owner, now_us = tenant_of(key.team, key.id), pipeline.now_us()
+        owner = tenant_of(key.team, key.id)
         file = await files.get(owner, asked.input_file_id)
         if file is None or file.purpose != INPUT:
             why = f"This key's team has no such file with the purpose {INPUT!r}: upload one to /v1/files."
             raise InvalidRequest(f"input_file_id: {why}", param="input_file_id", code="file_not_found")
         if asked.endpoint not in OFFERED:
             raise InvalidRequest(f"endpoint: must be one of {', '.join(OFFERED)}.", param="endpoint")
-        batch = Batch(
-            id=f"{PREFIX}{new_request_id()}",
-            tenant=owner,
-            key_id=key.id,
-            status="validating",
-            created_at_us=now_us,
-            deadline_us=now_us + _hours(asked.completion_window) * HOUR_US,
-            keep_us=bounds.keep_days * DAY_US,
-            input_file_id=file.id,
-            output_file_id=f"file-{new_request_id()}",
-            error_file_id=f"file-{new_request_id()}",
-            asked=Asked(asked.endpoint, asked.completion_window, asked.metadata, parse_tags(request.scope["headers"])),
+        wanted = Asked(asked.endpoint, asked.completion_window, asked.metadata, parse_tags(request.scope["headers"]))
+        lasts_us = _hours(asked.completion_window) * HOUR_US
+        batch = new_batch(
+            f"{PREFIX}{new_request_id()}", key, file.id, wanted, bounds, now_us=pipeline.now_us(), lasts_us=lasts_us
         )
         require_room(await batches.create(batch))
         wake()
@@ -92,6 +85,24 @@ def build_batches_router(
         return _found(await batches.cancel(await tenant_of_caller(pipeline, request), _ours(batch_id)))
 
     return router
+
+
+def new_batch(
+    name: str, key: KeyRecord, input_file_id: str, asked: Asked, bounds: BatchBounds, *, now_us: int, lasts_us: int
+) -> Batch:
+    return Batch(
+        id=name,
+        tenant=tenant_of(key.team, key.id),
+        key_id=key.id,
+        status="validating",
+        created_at_us=now_us,
+        deadline_us=now_us + lasts_us,
+        keep_us=bounds.keep_days * DAY_US,
+        input_file_id=input_file_id,
+        output_file_id=f"file-{new_request_id()}",
+        error_file_id=f"file-{new_request_id()}",
+        asked=asked,
+    )
 
 
 def require_room(is_made: bool) -> None:

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from backends.endpoints.messages_events import messages_error
 from backends.formats.json_objects import Fields, decode_object, on_one_line, part_of
 from backends.protocol import VENDOR_HEADERS
-from gateway.api.batches import BatchId, require_room
+from gateway.api.batches import BatchId, new_batch, require_room
 from gateway.api.callers_key import key_of_caller, tenant_of_caller
 from gateway.api.listed import NAME
 from gateway.api.streamed import Streamed, begun
@@ -99,20 +99,9 @@ def build_message_batches_router(
         file = File(f"file-{new_request_id()}", owner, INPUT, f"{name}.jsonl", size, now_us, kept_until_us)
         headers = request.scope["headers"]
         passed_on = {header: text for header, text in parse_passed_on(headers).items() if header in VENDOR_HEADERS}
-        batch = Batch(
-            id=name,
-            tenant=owner,
-            key_id=key.id,
-            status="validating",
-            created_at_us=now_us,
-            deadline_us=now_us + DAY_US,
-            keep_us=bounds.keep_days * DAY_US,
-            input_file_id=file.id,
-            output_file_id=f"file-{new_request_id()}",
-            error_file_id=f"file-{new_request_id()}",
-            asked=Asked(MESSAGES, "24h", None, parse_tags(headers), passed_on),
-            progress=Progress(total=len(asked)),
-        )
+        wanted = Asked(MESSAGES, "24h", None, parse_tags(headers), passed_on)
+        batch = new_batch(name, key, file.id, wanted, bounds, now_us=now_us, lasts_us=DAY_US)
+        batch = msgspec.structs.replace(batch, progress=Progress(total=len(asked)))
         await files.write(file, _one_by_one(_parts(asked)), most_bytes=bounds.most_stored_bytes)
         is_made = False
         try:
