@@ -117,6 +117,11 @@ def _dearer_regions(settings: Settings, models: Mapping[str, Candidate]) -> Iter
 def _shown_price(candidate: Candidate) -> str:
     if candidate.speed is not None:
         return f"your own engine, ${format_usd(candidate.speed.gpu_hour_pico_usd, places=4)} an hour"
+    if candidate.prices is None and candidate.priced_as is not None:
+        return (
+            "unknown: requests will be booked with cost NULL, as `priced_as` is PROVIDER/MODEL of the price list, "
+            f"which has no {candidate.priced_as!r}"
+        )
     if candidate.prices is None:
         return "unknown: requests will be booked with cost NULL until `priced_as` or `price_overrides` names one"
     rates = candidate.prices.rates

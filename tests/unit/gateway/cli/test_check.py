@@ -45,11 +45,12 @@ MODELS = """version: 1
 models:
   asked: {backend: vertex, upstream_model: vertex_ai/x, priced_as: gemini/gemini-2.5-flash, context_window: 9000}
   unknown: {backend: other, upstream_model: bedrock/x, priced_as: gemini/gemini-2.5-flash, context_window: 9000}
+  misspelt: {backend: other, upstream_model: bedrock/x, priced_as: gemini-2.5-flash, context_window: 9000}
 rules: [{name: default, choose: {from: any}}]
 """
 
 
-def test_a_price_is_told_in_the_tier_that_the_block_asks_for(home: Home) -> None:
+def test_a_price_is_told_in_the_tier_that_the_block_asks_for_and_why_there_is_none(home: Home) -> None:
     new_home(home.root)
     home.config_file.write_text("engine: {is_enabled: false}\n" + VERTEX)
     home.rules_file.write_text(MODELS)
@@ -58,6 +59,7 @@ def test_a_price_is_told_in_the_tier_that_the_block_asks_for(home: Home) -> None
     assert models["unknown"].endswith(
         "; asked for in unheard-of, which has no price: requests will be booked with cost NULL"
     )
+    assert models["misspelt"].endswith("PROVIDER/MODEL of the price list, which has no 'gemini-2.5-flash'")
 
 
 REGIONS = """backends:
