@@ -1,22 +1,24 @@
 """Requests about responses that the gateway keeps itself, in OpenAI's format. Those that providers store are in
 stored_responses.py."""
 
-import logging
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 
 import msgspec
 
 from backends.formats.json_objects import Fields
 from gateway.api.listed import USUAL_ITEMS, page_of
-from gateway.errors import InvalidRequest, Overloaded, StoreDown
+from gateway.errors import InvalidRequest
 from gateway.kept_answers.kept_responses import KeptResponses
 from gateway.kept_answers.kept_turns import Turn
 from gateway.kept_answers.open_responses import OpenResponses, is_background
 from gateway.kept_answers.resumed_stream import ResumedStream
+from gateway.kept_answers.store_down import told_as_overloaded
 from gateway.request.field_checks import whole_number
 
-log = logging.getLogger(__name__)
+_told = partial(
+    told_as_overloaded, "kept responses cannot be read", "The response cannot be read right now; try again."
+)
 
 
 async def ask_kept_response(
@@ -58,16 +60,6 @@ async def stream_kept_response(
         resumed = ResumedStream(opened, tenant, response_id, last, is_brief=turn.is_brief)
         await resumed.require_events()
         return resumed.events()
-
-
-@contextmanager
-def _told() -> Generator[None]:
-    """Turns StoreDown into an error for the caller."""
-    try:
-        yield
-    except StoreDown as error:
-        log.warning("kept responses cannot be read: %s", error)
-        raise Overloaded("The response cannot be read right now; try again.", retry_after_seconds=1.0) from error
 
 
 async def _input_items(kept: KeptResponses, tenant: str, turn: Turn, asked: Mapping[str, str]) -> bytes:

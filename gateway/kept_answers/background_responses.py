@@ -15,10 +15,11 @@ import msgspec
 from backends.endpoints.responses_items import ResponseHead
 from backends.formats.json_objects import decode_object, text_of
 from gateway.access.keys import KeyRecord
-from gateway.errors import BreakevenError, Overloaded, StoreDown
+from gateway.errors import BreakevenError, StoreDown
 from gateway.kept_answers.background_callers import BackgroundStream, Hearer, Nobody
 from gateway.kept_answers.kept_responses import KeptResponses, too_large_to_wait
 from gateway.kept_answers.open_responses import Open, OpenResponses
+from gateway.kept_answers.store_down import told_as_overloaded
 from gateway.ledger.entry import tenant_of
 from gateway.process.tasks import end_tasks, to_its_end
 from gateway.request.run import Accepted, Caller, Incoming
@@ -110,13 +111,11 @@ class BackgroundResponses:
             f"resp_{accepted.request_id}", self._opened.now(), fields, previous, is_kept=not accepted.is_brief
         )
         response = Open(tenant, head, accepted)
-        try:
+        with told_as_overloaded(
+            "a response cannot be written in the background",
+            "background: responses cannot be kept right now. Try again, or leave it out.",
+        ):
             await self._opened.open(response)
-        except StoreDown as error:
-            log.warning("a response cannot be written in the background: %s", error)
-            raise Overloaded(
-                "background: responses cannot be kept right now. Try again, or leave it out.", retry_after_seconds=1.0
-            ) from error
         return response
 
     async def _follow(self, response: Open, work: "asyncio.Task[None]", hearer: Hearer) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from backends.errors import StreamBroken
 from gateway.errors import BreakevenError, IdempotencyMismatch, InvalidRequest, Overloaded, StoreDown
+from gateway.kept_answers.store_down import told_as_overloaded
 from gateway.process.tasks import to_its_end
 
 log = logging.getLogger(__name__)
@@ -178,14 +179,11 @@ class Idempotency:
         owner = self._identify(credential)
         name = hashlib.sha256(f"{owner}\0{key}".encode()).hexdigest()
         fingerprint = hashlib.sha256(b"\0".join(hashlib.sha256(part).digest() for part in content)).digest()
-        try:
+        with told_as_overloaded(
+            "idempotency keys cannot be checked",
+            "Idempotency keys cannot be checked right now; try again, or send the request without one.",
+        ):
             await self._answer(name, SharedAnswer(fingerprint, owner), serve, sink)
-        except StoreDown as error:
-            log.warning("idempotency keys cannot be checked: %s", error)
-            raise Overloaded(
-                "Idempotency keys cannot be checked right now; try again, or send the request without one.",
-                retry_after_seconds=1.0,
-            ) from error
 
     def go_on(self, work: Awaitable[None]) -> None:
         """`work` goes on after its answer was sent; `aclose` waits for it too."""

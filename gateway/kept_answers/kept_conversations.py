@@ -10,8 +10,9 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -20,6 +21,7 @@ from gateway.errors import BodyTooLarge, InvalidRequest, NotFound, Overloaded, S
 from gateway.kept_answers.conversation_items import Item, join_items, parse_items, split_items
 from gateway.kept_answers.record_store import Change, RecordStore, pseudonym
 from gateway.kept_answers.sealing import Seal
+from gateway.kept_answers.store_down import told_as_overloaded
 from gateway.process.tasks import to_its_end
 
 log = logging.getLogger(__name__)
@@ -33,6 +35,9 @@ LEASE_SECONDS: Final = 30.0
 """How long a conversation stays locked if a turn's process was killed."""
 RENEW_SECONDS: Final = 10.0
 MOST_TRIES: Final = 20
+_told = partial(
+    told_as_overloaded, "kept conversations cannot be used", "The conversation cannot be used right now; try again."
+)
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -357,13 +362,3 @@ def _name(tenant: str, what: str) -> str:
 
 def _piece_name(found: _Found, piece: Piece) -> str:
     return _name(found.tenant, f"{found.conversation_id}/{piece.name}")
-
-
-@contextmanager
-def _told() -> Generator[None]:
-    """Turns StoreDown into an error for the caller."""
-    try:
-        yield
-    except StoreDown as error:
-        log.warning("kept conversations cannot be used: %s", error)
-        raise Overloaded("The conversation cannot be used right now; try again.", retry_after_seconds=1.0) from error

@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final, cast
 
 import msgspec
@@ -27,6 +28,7 @@ from gateway.kept_answers.conversation_items import (
 )
 from gateway.kept_answers.kept_conversations import Belonging
 from gateway.kept_answers.kept_turns import TRIES, KeptTurns, Turn, TurnStore
+from gateway.kept_answers.store_down import told_as_overloaded
 from gateway.request.many_values import require_bearable
 from gateway.request.run import Accepted, Incoming
 
@@ -40,6 +42,11 @@ _PREVIOUS: Final = "previous_response_id"
 _CONVERSATION: Final = "conversation"
 _BACKGROUND: Final = ("background", "background_options")
 _REFERENCE: Final = "item_reference"
+_told = partial(
+    told_as_overloaded,
+    "kept responses cannot be read",
+    "The response that this request continues cannot be read right now; try again.",
+)
 
 
 class Resumed(msgspec.Struct, frozen=True):
@@ -273,19 +280,6 @@ class KeptResponses(KeptTurns):
             return splice(body, edits)
         except NotAnObject as error:
             raise InvalidRequest(f"The body is not valid: {error}.", code="invalid_json") from error
-
-
-@contextmanager
-def _told() -> Generator[None]:
-    """Turns StoreDown into an error for the caller."""
-    try:
-        yield
-    except StoreDown as error:
-        log.warning("kept responses cannot be read: %s", error)
-        raise Overloaded(
-            "The response that this request continues cannot be read right now; try again.",
-            retry_after_seconds=1.0,
-        ) from error
 
 
 def _response_of(item_id: str) -> str | None:
