@@ -11,7 +11,8 @@ from backends.errors import BackendError
 from backends.formats.openai import OpenAIStreamReader
 from backends.protocol import Chunk
 from backends.usage import EngineTimings, Usage
-from tests.unit.backends.formats.test_openai import OUTPUTS, USAGE, USAGES, choice, delta
+from tests.unit.backends.formats.test_openai import OUTPUTS, USAGE, USAGES, delta
+from tests.unit.backends.formats.test_openai_ends import choice
 
 
 class Outcome(NamedTuple):
