@@ -37,7 +37,7 @@ MEASURES = re.compile(r"^breakeven_(?:engine_|ledger_)?|_(?:total|bucket|count|s
 """What the names of metrics have around those that the source writes."""
 
 MADE_BY_RUNNING = ("benchmarks/results/", "dist/", ".breakeven/")
-SOURCES = ("", "gateway", "docs", "local_engine", "classifier")
+SOURCES = ("", "gateway", "docs", "local_engine", "classifier", "tests")
 """Rooms whose own page or table names files without saying the room."""
 
 
