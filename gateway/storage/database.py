@@ -178,6 +178,12 @@ async def shared_now_us(connection: AsyncConnection, here: Callable[[], int]) ->
     ).scalar_one()
 
 
+async def surely_now_us(engine: AsyncEngine, here_us: int) -> int:
+    """For who deletes what is old: one replica's clock may be ahead of the database server's."""
+    async with engine.connect() as connection:
+        return min(here_us, await shared_now_us(connection, lambda: here_us))
+
+
 async def schema_there(engine: AsyncEngine) -> str | None:
     """The schema's revision; None: no schema. Changes nothing. Raises DatabaseDown."""
     async with engine.connect() as connection:

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.instants import DAY_US
-from gateway.storage.database import CORRECTIONS_LOCK, RETENTION_LOCK, lock, shared_now_us, writing
+from gateway.storage.database import CORRECTIONS_LOCK, RETENTION_LOCK, lock, surely_now_us, writing
 from gateway.storage.partitions import Partitions, bodies_before, drop_bodies_before
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sums.end_users import forget_end_users_days, forget_ended_days
@@ -79,11 +79,9 @@ async def apply_retention(
 ) -> Forgotten:
     """A month is deleted when all of it is older than `requests_days`; None keeps every request.
 
-    The audit record is written first, so that a run killed midway leaves no unexplained gap. On PostgreSQL nothing is
-    older than by the server's clock: one replica's may be ahead.
+    The audit record is written first, so that a run killed midway leaves no unexplained gap.
     """
-    async with engine.connect() as connection:
-        now_us = min(now_us, await shared_now_us(connection, lambda: now_us))
+    now_us = await surely_now_us(engine, now_us)
     partitions, bodies_until_us = Partitions(engine), now_us - bodies_days * DAY_US
     requests_until_us = 0 if requests_days is None else now_us - requests_days * DAY_US
     async with engine.connect() as alone:

@@ -22,7 +22,7 @@ from gateway.batches.values import (
 from gateway.clock import now_us
 from gateway.errors import Conflict
 from gateway.instants import HOUR_US
-from gateway.storage.database import BATCHES_LOCK, lock, shared_now_us, writing
+from gateway.storage.database import BATCHES_LOCK, lock, shared_now_us, surely_now_us, writing
 from gateway.storage.rows.interned import insert_or_ignore
 from gateway.storage.sql.audit import append_audit
 from gateway.storage.sql.files import SqlFiles, drop_files, paged
@@ -154,7 +154,7 @@ class SqlBatches:
             await connection.execute(update(batches).where(mine).values(runner=None, leased_until_us=0))
 
     async def forget(self, now_us: int, keep_us: int) -> int:
-        forgotten = 0
+        forgotten, now_us = 0, await surely_now_us(self._engine, now_us)
         needed = select(batches.c.input_file_id).where(batches.c.status.in_(UNDER_WAY))
         is_broken_off = files.c.size_bytes.is_(None) & (files.c.created_at_us < now_us - HOUR_US)
         old = select(files.c.id).where((files.c.expires_at_us < now_us) | is_broken_off, files.c.id.not_in(needed))

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.batches.lines import Line, answered
 from gateway.batches.values import INPUT, OUTPUT, Batch, LineResult, Page, Progress, StoredFile, Tokens
+from gateway.clock import now_us
 from gateway.errors import BodyTooLarge, Conflict, NotFound, StateError
 from gateway.instants import DAY_US, HOUR_US
 from gateway.storage.sql.batches import SqlBatches
@@ -282,6 +283,13 @@ async def test_what_is_old_is_forgotten_but_what_is_needed(engine: AsyncEngine) 
     assert [one.id for one in left] == ["new", "needed"]
     kept, _ = await store.list(TENANT, NEWEST_FIRST, prefix="batch_")
     assert [one.id for one in kept] == ["batch_c", "batch_a"]
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_a_replica_whose_clock_is_ahead_of_the_servers_deletes_no_file_sooner(engine: AsyncEngine) -> None:
+    stored, store = stores(engine)
+    await stored.write(make_file(expires_at_us=now_us() + DAY_US), parts(b"one"), most_bytes=1000)
+    assert await store.forget(now_us() + 40 * DAY_US, 30 * DAY_US) == 0
 
 
 BROKEN_OFF = {"id": "half", "tenant": TENANT, "purpose": INPUT, "name": "x", "expires_at_us": 1 << 62}
