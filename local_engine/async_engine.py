@@ -168,7 +168,7 @@ class AsyncEngine:
         counted_by: str = "n",
         room: int = 1,
         priority: int = 0,
-    ) -> "Admission":
+    ) -> Admission:
         """Take slots for a request's answers; the caller returns them with `release`.
 
         Refuses what cannot run: a prompt that leaves no room for an answer, a full queue, a process shutting down.
@@ -195,7 +195,7 @@ class AsyncEngine:
             raise self.full(priority)
         return self._enter(Admission(self, answers, priority, turn))
 
-    def attend(self) -> "Admission":
+    def attend(self) -> Admission:
         """For work that needs no slot, but that `drain` waits for. Raises EngineDraining."""
         self._refuse_if_ending()
         return self._enter(Admission(self, 0, 0, 0))
@@ -204,7 +204,7 @@ class AsyncEngine:
         if self.is_draining or self.has_died:
             raise EngineDraining("The engine is shutting down.")
 
-    def _enter(self, admission: "Admission") -> "Admission":
+    def _enter(self, admission: Admission) -> Admission:
         self._admissions[admission] = None
         self._idle.clear()
         return admission

@@ -124,7 +124,7 @@ class Scheduler:
         behind = (one for one in self.running if one.priority > request.priority and one.rank > request.rank)
         return max(behind, key=_rank, default=None)
 
-    def _fill(self, prompts: list[Request], plan: "_Plan") -> None:
+    def _fill(self, prompts: list[Request], plan: _Plan) -> None:
         """Spend the budget left by answers on prompts, in order. But while the first needs more than one step, those
         with less left to compute go before it, with up to half of the budget.
 
@@ -155,14 +155,14 @@ class Scheduler:
         is_waiting = request.status is Status.WAITING
         return request.pending_tokens - (self._kv_cache.cached_prefix(request) if is_waiting else 0)
 
-    def _take(self, request: Request, plan: "_Plan", most: int) -> None:
+    def _take(self, request: Request, plan: _Plan, most: int) -> None:
         if request.status is Status.RUNNING:
             self._go_on(request, plan, most)
         elif not plan.is_closed and most > 0:
             self._start(request, plan, most)
         plan.coming.update(self._coming_blocks(request, plan.rows))
 
-    def _go_on(self, request: Request, plan: "_Plan", most: int) -> None:
+    def _go_on(self, request: Request, plan: _Plan, most: int) -> None:
         """Gives a running request up to `most` tokens of the step."""
         if request.status is not Status.RUNNING:
             return
@@ -171,7 +171,7 @@ class Scheduler:
         if count:
             self._enter(request, count, plan)
 
-    def _start(self, request: Request, plan: "_Plan", most: int) -> None:
+    def _start(self, request: Request, plan: _Plan, most: int) -> None:
         """Start a waiting request, or close the step to those behind it: when blocks or places are used up, or when it
         was preempted after its draw had begun, so that its tokens are known only after that step.
 
@@ -200,7 +200,7 @@ class Scheduler:
         self.running.append(request)
         self._enter(request, count, plan)
 
-    def _reserve_new(self, request: Request, count: int, plan: "_Plan") -> bool:
+    def _reserve_new(self, request: Request, count: int, plan: _Plan) -> bool:
         """Reserves blocks for a request that does not run yet, preempting less important ones."""
         while not self._kv_cache.reserve(request, count):
             if (victim := self._less_important(request)) is None:
@@ -208,7 +208,7 @@ class Scheduler:
             plan.budget += self._give_way(victim, plan.rows)
         return True
 
-    def _lengthen(self, request: Request, plan: "_Plan") -> None:
+    def _lengthen(self, request: Request, plan: _Plan) -> None:
         """Extends a row by the budget that those before it left, as far as blocks are free."""
         row = plan.rows.get(request.request_id)
         if row is None:
@@ -219,7 +219,7 @@ class Scheduler:
             self._enter(request, count, plan)
             plan.coming.update(self._coming_blocks(request, plan.rows))
 
-    def _enter(self, request: Request, count: int, plan: "_Plan") -> None:
+    def _enter(self, request: Request, count: int, plan: _Plan) -> None:
         plan.rows[request.request_id] = _row(request, count)
         plan.budget -= count
 

@@ -162,5 +162,5 @@ class SlowCaller(RecordingCaller):
             await self._sink.send(payload, is_last=is_last)
 
 
-def _cancel(task: "asyncio.Task[Any]", _: object) -> None:
+def _cancel(task: asyncio.Task[Any], _: object) -> None:
     task.cancel()

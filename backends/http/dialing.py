@@ -87,7 +87,7 @@ class Dialer:
         await asyncio.wait((asking,), timeout=self._answer_seconds)
         return asking.result() if asking.done() and asking.exception() is None else addresses
 
-    def _answered(self, place: tuple[str, int], task: "asyncio.Task[Sequence[str]]") -> None:
+    def _answered(self, place: tuple[str, int], task: asyncio.Task[Sequence[str]]) -> None:
         del self._asking[place]
         if not task.cancelled() and task.exception() is None:
             self._known[place] = asyncio.get_running_loop().time(), task.result()

@@ -37,7 +37,7 @@ class AsgiCaller:
         self.is_whole = False
         """The upstream's complete answer was sent: it did not break off, and we did not end it ourselves."""
 
-    def cancels(self, task: "asyncio.Task[object] | None") -> None:
+    def cancels(self, task: asyncio.Task[object] | None) -> None:
         """A disconnect cancels `task`; None once the request has been served."""
         self._serving = task
         if task is None and self._giving_up is not None:

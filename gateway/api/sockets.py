@@ -122,7 +122,7 @@ class _Lane:
 
     name: str | None
     waiting: deque[Create] = field(default_factory=deque[Create])
-    task: "asyncio.Task[None] | None" = None
+    task: asyncio.Task[None] | None = None
     latest: str | None = None
 
 

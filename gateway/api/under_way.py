@@ -24,7 +24,7 @@ TOLD_SECONDS: Final = 0.5
 class _Call:
     stay: Stay | None = None
 
-    def let_go(self) -> "asyncio.Future[object] | None":
+    def let_go(self) -> asyncio.Future[object] | None:
         """Frees the place, once. The future completes when all workers know."""
         stay, self.stay = self.stay, None
         told = None if stay is None else stay.let_go()

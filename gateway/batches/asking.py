@@ -52,9 +52,9 @@ class Asking(msgspec.Struct):
     refusal: Refusal
     slots: asyncio.Semaphore
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    _asking: set["asyncio.Task[Any] | None"] = msgspec.field(default_factory=set)
+    _asking: set[asyncio.Task[Any] | None] = msgspec.field(default_factory=set)
 
-    def is_asking(self, task: "asyncio.Task[Any]") -> bool:
+    def is_asking(self, task: asyncio.Task[Any]) -> bool:
         """Whether the task's line is in the pipeline now. Otherwise it waits, and can be given up at no cost."""
         return task in self._asking
 

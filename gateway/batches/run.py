@@ -51,7 +51,7 @@ class BatchRun:
         *,
         runner: str,
         ask: Callable[[Batch, Line], Coroutine[Any, Any, LineResult]],
-        is_asking: Callable[["asyncio.Task[None]"], bool],
+        is_asking: Callable[[asyncio.Task[None]], bool],
         awaits: Callable[[Batch, Line], bool],
         now_us: Callable[[], int],
         monotonic: Callable[[], float],

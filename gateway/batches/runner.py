@@ -114,7 +114,7 @@ class BatchRunner:
         self._runs[task] = (batch, run)
         task.add_done_callback(self._forget)
 
-    def _forget(self, task: "asyncio.Task[None]") -> None:
+    def _forget(self, task: asyncio.Task[None]) -> None:
         self._runs.pop(task, None)
 
     async def _guarded(self, batch: Batch, run: BatchRun) -> None:

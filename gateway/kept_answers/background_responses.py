@@ -118,7 +118,7 @@ class BackgroundResponses:
             await self._opened.open(response)
         return response
 
-    async def _follow(self, response: Open, work: "asyncio.Task[None]", hearer: Hearer) -> None:
+    async def _follow(self, response: Open, work: asyncio.Task[None], hearer: Hearer) -> None:
         """Until the response is finished, in whatever way, from when its caller is told of it."""
         try:
             await hearer.begin(response)
@@ -131,7 +131,7 @@ class BackgroundResponses:
         finally:
             await to_its_end(self._finish(response, work, hearer))
 
-    async def _finish(self, response: Open, work: "asyncio.Task[None]", hearer: Hearer) -> None:
+    async def _finish(self, response: Open, work: asyncio.Task[None], hearer: Hearer) -> None:
         await end_tasks((work,))
         await hearer.end(await self._close(response, hearer))
 
@@ -143,7 +143,7 @@ class BackgroundResponses:
             log.warning("what became of a background response cannot be kept: %s (%s)", error, response.response_id)
             return response.document(hearer.outcome, hearer.why)
 
-    async def _is_given_up(self, response: Open, work: "asyncio.Task[None]") -> bool:
+    async def _is_given_up(self, response: Open, work: asyncio.Task[None]) -> bool:
         """True once it was cancelled or deleted, False when the work is done. Raises what the work raises."""
         looks = 0
         while True:

@@ -11,7 +11,7 @@ AGAIN_SECONDS = 10.0
 leave it open."""
 
 
-async def end_tasks(tasks: Collection["asyncio.Task[Any]"]) -> None:
+async def end_tasks(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Cancel tasks until they have ended; their exceptions are ignored.
 
     Once is not enough: before Python 3.12, code that awaits through `asyncio.wait_for` (as Redis' client does) loses a

@@ -45,7 +45,7 @@ def are_unfinished() -> bool:
     return any(thread.name == THREAD_NAME for thread in threading.enumerate())
 
 
-def _begin(work: Callable[[], T]) -> "asyncio.Future[T]":
+def _begin(work: Callable[[], T]) -> asyncio.Future[T]:
     done: Future[T] = Future()
     done.set_running_or_notify_cancel()
 

@@ -166,7 +166,7 @@ async def test_a_server_that_stood_still_waits_for_what_everybody_holds(
         await each.aclose()
 
 
-async def _stand_still(client: "Redis", meta: str, *, seconds: int) -> None:
+async def _stand_still(client: Redis, meta: str, *, seconds: int) -> None:
     """Makes all records older, as if no worker had reported for that long."""
     ago = -1000 * seconds
     await client.hincrby(meta, "heard", ago)

@@ -106,7 +106,7 @@ class Batches:
         return anthropic.AsyncAnthropic(api_key=key, base_url=self.url, max_retries=0)
 
     @asynccontextmanager
-    async def working(self) -> AsyncGenerator["asyncio.Task[None]"]:
+    async def working(self) -> AsyncGenerator[asyncio.Task[None]]:
         """Runs batches; yields the task that looks for them. If that is cancelled, batches in progress go on."""
         task = asyncio.create_task(self.runner.run())
         try:

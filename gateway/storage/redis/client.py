@@ -141,12 +141,12 @@ class Connections(BlockingConnectionPool):
         return connection
 
 
-def connect_bytes(url: str) -> "Redis":
+def connect_bytes(url: str) -> Redis:
     """A client whose values are bytes; does not connect yet."""
     return open_client(url, connect_seconds=ANSWER_SECONDS, answer_seconds=ANSWER_SECONDS, decodes=False)
 
 
-def open_client(url: str, *, connect_seconds: float, answer_seconds: float, decodes: bool) -> "Redis":
+def open_client(url: str, *, connect_seconds: float, answer_seconds: float, decodes: bool) -> Redis:
     """A client that does not connect yet, and never retries a command that may have been run.
 
     A server that refuses a command is asked over a new connection the next time: after a failover, the address leads to
@@ -172,11 +172,11 @@ def open_client(url: str, *, connect_seconds: float, answer_seconds: float, deco
     return Redis.from_pool(pool)
 
 
-def is_cluster(client: "Redis") -> bool:
+def is_cluster(client: Redis) -> bool:
     return cast(Connections, client.connection_pool).address.kind == "cluster"
 
 
-def rooted(client: "Redis", prefix: str) -> str:
+def rooted(client: Redis, prefix: str) -> str:
     """In a cluster all keys have one root, in braces. Elsewhere those of kept answers have always had none."""
     return prefix.replace("breakeven", ROOT, 1) if is_cluster(client) else prefix
 

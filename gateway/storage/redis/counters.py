@@ -65,7 +65,7 @@ THEIRS = (
 )
 
 
-def connect(url: str) -> "Redis":
+def connect(url: str) -> Redis:
     """A client of that server; does not connect yet."""
     return open_client(url, connect_seconds=CONNECT_SECONDS, answer_seconds=ANSWER_SECONDS, decodes=True)
 
@@ -81,7 +81,7 @@ class RedisCounters:
 
     def __init__(
         self,
-        client: "Redis",
+        client: Redis,
         *,
         worker: str,
         fleet: str = "",

@@ -45,7 +45,7 @@ class RedisIdempotency:
 
     def __init__(
         self,
-        client: "Redis",
+        client: Redis,
         *,
         seconds: float = 86_400.0,
         answer_seconds: float = ANSWER_SECONDS,

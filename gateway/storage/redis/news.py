@@ -19,7 +19,7 @@ HEAR_SECONDS = 1.0
 class RedisNews:
     """Implements News. `client` must be its own: a subscription waits longer than a command may."""
 
-    def __init__(self, client: "Redis") -> None:
+    def __init__(self, client: Redis) -> None:
         self._client = client
 
     async def announce(self) -> None:

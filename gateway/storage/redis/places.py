@@ -128,7 +128,7 @@ class RedisPlaces:
         """Waits until Redis has been told which requests ended."""
         await asyncio.gather(*self._telling)
 
-    def _tell_left(self, name: str, buckets: tuple[str, ...]) -> "asyncio.Task[None] | None":
+    def _tell_left(self, name: str, buckets: tuple[str, ...]) -> asyncio.Task[None] | None:
         self._left[name] = buckets
         if self._is_down():
             return None

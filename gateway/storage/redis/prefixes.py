@@ -40,7 +40,7 @@ class RedisPrefixes:
 
     def __init__(
         self,
-        client: "Redis",
+        client: Redis,
         *,
         replica: str,
         most_records: int = MOST_RECORDS,

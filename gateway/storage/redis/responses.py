@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 0.5
 class RedisResponses:
     """Implements ResponseStore. The client's values are bytes (redis/client.py)."""
 
-    def __init__(self, client: "Redis", *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, client: Redis, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client
         self._prefix = rooted(client, PREFIX)
         self._put = client.register_script(PUT)

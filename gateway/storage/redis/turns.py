@@ -40,7 +40,7 @@ PATIENCE_SECONDS = 1.0
 class RedisTurns:
     """Implements TurnStore and RecordStore. The client's values are bytes (redis/client.py)."""
 
-    def __init__(self, client: "Redis", *, prefix: str = PREFIX, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, client: Redis, *, prefix: str = PREFIX, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._client = client
         self._put, self._swap, self._delete = map(client.register_script, (PUT, SWAP, DELETE))
         self._prefix = rooted(client, prefix)

@@ -137,7 +137,7 @@ def whose(scope: Scope) -> str:
     return scope["headers"][0][1].decode()
 
 
-def called(shedding: Shedding, key: str, receive: Receive) -> "asyncio.Task[Any]":
+def called(shedding: Shedding, key: str, receive: Receive) -> asyncio.Task[Any]:
     scope = {"type": "http", "method": "POST", "path": "/v1/messages", "headers": [(b"x-api-key", key.encode())]}
     return asyncio.ensure_future(shedding(scope, receive, nowhere))
 

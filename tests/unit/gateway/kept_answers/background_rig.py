@@ -66,11 +66,11 @@ class Background:
     async def _until_it_may(self, seconds: float) -> None:
         await self.may_answer.wait()
 
-    def begin(self, **asked: object) -> "asyncio.Task[None]":
+    def begin(self, **asked: object) -> asyncio.Task[None]:
         body = json.dumps({"model": "a", "input": "hello", "background": True, **asked}).encode()
         return asyncio.create_task(self.responses.answer(Incoming("responses", f"Bearer {KEY}", body), self.caller))
 
-    async def begun(self, **asked: object) -> "asyncio.Task[None]":
+    async def begun(self, **asked: object) -> asyncio.Task[None]:
         task = self.begin(**asked)
         async with asyncio.timeout(60):
             while not (self.caller.is_complete and self.rig.one.calls):

@@ -27,7 +27,7 @@ class Streamed(Background):
 
     response_id = ""
 
-    async def begun_stream(self, **asked: object) -> "asyncio.Task[None]":
+    async def begun_stream(self, **asked: object) -> asyncio.Task[None]:
         task = self.begin(stream=True, **asked)
         await until(lambda: self.caller.sent and self.rig.one.calls)
         self.response_id = parsed(self.caller.body)[0]["response"]["id"]

@@ -76,7 +76,7 @@ class Gateway:
         await asyncio.sleep(0.05)
         return found
 
-    async def start(self) -> list["asyncio.Task[None]"]:
+    async def start(self) -> list[asyncio.Task[None]]:
         await self.keeper.start()
         return [asyncio.create_task(one()) for one in (self.keeper.run, self.keeper.read_end_users)]
 

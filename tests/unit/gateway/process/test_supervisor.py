@@ -10,7 +10,7 @@ from gateway.process.heartbeat import Patience
 from gateway.process.supervisor import COULD_NOT_START, Supervisor
 
 
-async def until(condition: "asyncio.Event") -> None:
+async def until(condition: asyncio.Event) -> None:
     await asyncio.wait_for(condition.wait(), 300)
 
 
