@@ -8,21 +8,13 @@ from html import escape
 from typing import Any
 from urllib.parse import urlencode
 
-from nicegui import ui
-
 from dashboards import charts, display, markup
-from dashboards.forms.kept import KeptForm
-from dashboards.forms.marked_fields import MarkedFields
-from dashboards.forms.one_press import on_press
-from dashboards.forms.problem import WrongField, form_problem, form_word
-from dashboards.forms.typed_amounts import typed_usd
-from dashboards.frame import Chart, View, confirm, grid, html, panel, refusal
-from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.frame import Chart, View, html, panel
+from dashboards.gateway_client import GatewayRefused
 from dashboards.list_page import LONGEST_FIND, MOST, ListPage, page_number, pages_of, typed_find
 from dashboards.markup import Cell, Column
+from dashboards.pages.budget_forms import BUDGETS, BudgetForms, budget_name, team_names
 
-BUDGETS = "/admin/v1/budgets"
-SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}
 FORECAST_DAYS = 30
 NEAR, LIKELY = 0.8, 0.5
 MOST_KEYS = 50
@@ -69,7 +61,8 @@ async def build(view: View) -> None:
             html(markup.message("No budgets yet", advice))
         if may_write:
             stopping = {(one["scope"], one["name"]) for one in found["budgets"] if one["stops"]}
-            await _setter(view, asked, listed, stopping)
+            afterwards = f"/{replace(asked, page=listed.page).address()}"
+            BudgetForms(view, shown, stopping, await team_names(view), afterwards)
     team = view.query("team") if sees_all else None  # a lead's is its own, whatever the address says
     whose = team or ("everything" if sees_all else "your team")
     spend = panel(f"Spend by day and the next {FORECAST_DAYS} days", f"US dollars, {whose}, UTC days.")
@@ -209,10 +202,6 @@ def gauge(share: float) -> Cell:
     return Cell(display.share(share, places=0), tone=tone, bar=min(share, 1.0))
 
 
-def budget_name(one: dict[str, Any]) -> str:
-    return "Everything" if one["scope"] == "all" else f"{one['scope'].capitalize()} {one['name']}"
-
-
 def spending_link(one: dict[str, Any]) -> str:
     """The month so far of the budget's scope, in the explorer."""
     whose = {"by": "team"} if one["scope"] == "all" else {"by": "model", one["scope"]: one["name"]}
@@ -229,76 +218,6 @@ def _day(outlook: dict[str, Any] | None) -> Cell | str:
     if outlook["runs_out"] is None:
         return Cell("not this month", tone="good be-nowrap")
     return Cell(display.day(outlook["runs_out"]), tone="bad be-nowrap")
-
-
-async def _setter(view: View, asked: Asked, page: ListPage, stopping: set[tuple[str, str]]) -> None:
-    """The forms. Any budget on the `page` can be removed; `stopping` are all that refuse requests, shown or not."""
-    costs = await view.gateway.get("/admin/v1/reports/costs", by="team", costs_alone=True)
-    teams = sorted(row["group"]["team"] for row in costs["rows"] if row["group"]["team"])
-    problem = html("")
-    with grid("be-filters"):
-        scope = ui.select(SCOPES, value="team", label="Budget of").props("dense outlined").style("min-width: 9rem")
-        name = ui.input("Name", autocomplete=teams).props("dense outlined maxlength=64")
-        amount = ui.input("Dollars a month").props("dense outlined maxlength=24 inputmode=decimal")
-        stops = ui.checkbox("Refuse requests when it is spent").props("dense")
-        button = ui.button("Set budget").props("no-caps unelevated")
-    with grid("be-filters"):
-        listed = {f"{one['scope']} {one['name']}": budget_name(one) for one in page.shown}
-        gone = ui.select(listed, label="Budget to remove", with_input=True).props("dense outlined")
-        gone.style("min-width: 15rem")
-        remove = ui.button("Remove").props("no-caps outline color=negative")
-    name.bind_visibility_from(scope, "value", lambda value: value != "all")
-    for element in (gone, remove):
-        element.set_visibility(bool(page.shown))
-
-    async def attempt(change: Any) -> None:
-        try:
-            await change
-        except (GatewayRefused, GatewayUnreachable) as error:
-            marked.say(refusal(view, error), error)
-            return
-        ui.navigate.to(f"/{replace(asked, page=page.page).address()}")
-
-    async def set_budget() -> None:
-        whose = "" if scope.value == "all" else (name.value or "").strip()
-        try:
-            usd = typed_usd(amount.value, "amount")
-        except ValueError as error:
-            marked.say(form_problem(error), error)
-            return
-        budget = {"scope": scope.value, "name": whose, "month_usd": usd, "stops": bool(stops.value)}
-        await attempt(view.gateway.put(BUDGETS, budget))
-
-    async def remove_budget() -> None:
-        kind, _, whose = str(gone.value).partition(" ")
-        await attempt(view.gateway.delete(BUDGETS, scope=kind, name=whose))
-
-    def ask_first() -> None:
-        if gone.value is None:
-            wrong = WrongField("gone", "Choose the budget to remove.")
-            marked.say(form_problem(wrong), wrong)
-            return
-        ends = next(one["stops"] for one in page.shown if f"{one['scope']} {one['name']}" == gone.value)
-        then = "Requests are no longer refused because of it" if ends else "There are no more warnings about it"
-        confirm(
-            f"Remove the budget {listed[str(gone.value)]!r}? {then}; what was spent stays in the books.",
-            "Remove it",
-            remove_budget,
-        )
-
-    def keep_stopping() -> None:
-        """A new amount for a budget that refuses requests must not make it one that only warns."""
-        whose = "" if scope.value == "all" else (name.value or "").strip()
-        if (scope.value, whose) in stopping:
-            stops.set_value(True)
-
-    for element in (scope, name):
-        element.on_value_change(keep_stopping)
-    fields = {"scope": scope, "name": name, "amount": amount, "stops": stops}
-    marked = MarkedFields({**fields, "gone": gone}, problem)
-    KeptForm("budget", fields, lambda said: marked.say(form_word(said)))
-    amount.on("keydown.enter", on_press(button, set_budget))
-    remove.on_click(ask_first)
 
 
 async def _forecast(view: View, team: str | None, choice: str) -> None:
