@@ -18,7 +18,8 @@ from gateway.money import format_usd
 from gateway.pipeline import Pipeline
 from gateway.request.encodings import without_byte_order_mark
 from gateway.request.view import parse_request
-from gateway.routing.decide import SIMULATE_TAG, Choice
+from gateway.routing.decide import Choice
+from gateway.routing.plans import SIMULATE_TAG
 from gateway.routing.rules import AUTO
 from gateway.routing.snapshot import Candidate
 

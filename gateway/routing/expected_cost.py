@@ -1,13 +1,11 @@
 """What a request is expected to cost at a candidate. Pure arithmetic in pico-USD."""
 
-from collections.abc import Sequence
-
 from backends.usage import NO_UNITS, Usage
 from gateway.ledger.entry import Facts
 from gateway.pricing.catalogue import ModelPrices
 from gateway.pricing.price import UnknownServiceTier, UnknownUnitPrice, price, price_compute, price_text_tokens
 from gateway.routing.prompt_reuse import written_tokens
-from gateway.routing.snapshot import ON_DEMAND, Candidate, EngineSpeed
+from gateway.routing.snapshot import ON_DEMAND, Candidate, EngineSpeed, Pool
 
 DEFAULT_OUTPUT_TOKENS = 300.0
 """Used when the classifier predicts no length for a model: the answer length of docs/economics.md's worked example."""
@@ -37,7 +35,7 @@ def is_slot_free(facts: Facts, model: str) -> bool:
     return state is None or state[0] > 0
 
 
-def expected_costs(facts: Facts, pool: Sequence[Candidate]) -> list[int | None]:
+def expected_costs(facts: Facts, pool: Pool) -> list[int | None]:
     """For each candidate the cost that should decide, in pico-USD; None when no price is known.
 
     Hosted: the provider's price for the predicted usage, with the warm prefix at the cached rate, and what is written
@@ -50,8 +48,9 @@ def expected_costs(facts: Facts, pool: Sequence[Candidate]) -> list[int | None]:
     answers: dict[float | None, int] = {}  # by length, of which there are few
     is_plain = facts.units == NO_UNITS and not facts.warm_tokens
     found: list[int | None] = []
-    for candidate, length in zip(pool, facts.lengths_of([one.name for one in pool]), strict=True):
-        if (output := answers.get(length)) is None:
+    lengths = facts.lengths_of(pool.names)
+    for at, candidate in enumerate(pool.models):  # for a few models faster than `zip`
+        if (output := answers.get(length := lengths[at])) is None:
             output = answers[length] = _answer_tokens(length, limit)
         if is_plain and (rates := candidate.plain_rates) is not None and input_tokens <= rates[3]:
             found.append(input_tokens * rates[0] + output * rates[1] + rates[2])

@@ -9,8 +9,8 @@ import msgspec
 from gateway.ledger.entry import Facts
 from gateway.routing.equals import share_load
 from gateway.routing.expected_cost import is_slot_free
-from gateway.routing.rules import Choose, Rule
-from gateway.routing.snapshot import Candidate, RequestFacts
+from gateway.routing.rules import Choose, Rule, Terms
+from gateway.routing.snapshot import Candidate
 
 UNPRICED = 1 << 62
 """Ranks after every known price: an unknown price is never the cheapest."""
@@ -111,15 +111,15 @@ def _cost_of(ranked: Ranked) -> int:
     return UNPRICED if ranked.expected_cost_pico_usd is None else ranked.expected_cost_pico_usd
 
 
-def in_order(kept: list[Ranked], choose: Choose, request: RequestFacts) -> list[Ranked]:
+def in_order(kept: list[Ranked], terms: Terms, facts: Facts) -> list[Ranked]:
     """Best first. A full engine, unless a latency target already accounts for its queue, goes behind every model that
     can start now."""
     if len(kept) == 1:
         return kept
-    by, facts = choose.by, request.facts
+    by = terms.by
     ordered = kept if by == "order" else _by_quality(kept) if by == "quality" else sorted(kept, key=_by_cost)
     # With a latency target, apply_limits has checked the queueing time.
-    if choose.max_time_to_first_token_seconds is not None or not facts.backend_state:
+    if terms.first_token_seconds is not None or not facts.backend_state:
         return ordered
     return sorted(ordered, key=lambda one: not is_slot_free(facts, one.candidate.name))
 
@@ -135,11 +135,11 @@ def _by_quality_and_cost(ranked: Ranked) -> tuple[float, int, str]:
     return 1.0 if quality is None else -quality, UNPRICED if cost is None else cost, ranked.candidate.name
 
 
-def with_load_shared(ordered: list[Ranked], choose: Choose, facts: Facts) -> tuple[list[Ranked], int]:
+def with_load_shared(ordered: list[Ranked], terms: Terms, facts: Facts) -> tuple[list[Ranked], int]:
     """Reorders candidates as good as the first by `share_load`; also returns how many could be first by chance
     alone."""
     first, number = ordered[0], 1
-    if choose.by == "order":
+    if terms.by == "order":
         return ordered, 1
     while number < len(ordered) and _is_as_good(ordered[number], first, facts):
         number += 1

@@ -10,7 +10,8 @@ part of it: otherwise losses allowed by older traffic would apply to every promp
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from gateway.routing.decide import options, rule_of
+from gateway.routing.decide import options
+from gateway.routing.plans import rule_of
 from gateway.routing.preference import ROUNDING, Ranked
 from gateway.routing.rules import Rule
 from gateway.routing.snapshot import RequestFacts, Snapshot

@@ -6,6 +6,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Literal
 
+import msgspec
 from pydantic import AfterValidator, Field, model_validator
 
 from backends.protocol import MediaOperation
@@ -209,6 +210,21 @@ class Cascade(Strict):
     verify: Verify = Verify()
 
 
+class Terms(msgspec.Struct, frozen=True):
+    """What every decision reads of its rule, as a field of a validated model costs ten times as much to read.
+
+    A rule that `keeps_all` drops no model because of its figures. `first_token_seconds` is the limit.
+    """
+
+    name: str
+    from_: tuple[str, ...] | Literal["any", "hosted", "local"]
+    by: Literal["expected_cost", "quality", "order"]
+    keeps_all: bool
+    first_token_seconds: float | None
+    explore: float
+    cascade: Cascade | None
+
+
 class Rule(Strict):
     """One rule of the routing table. With `cache_seconds`, identical requests of a tenant share an answer that long."""
 
@@ -224,6 +240,14 @@ class Rule(Strict):
         if self.choose.quality_share is None:
             return None
         return f"{self.name}-{hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]}"
+
+    @cached_property
+    def terms(self) -> Terms:
+        choose = self.choose
+        from_, seconds = choose.from_, choose.max_time_to_first_token_seconds
+        keeps_all = not (choose.has_limits or choose.keep_quality or choose.quality_share)
+        named = from_ if isinstance(from_, str) else tuple(from_)
+        return Terms(self.name, named, choose.by, keeps_all, seconds, choose.explore, self.cascade)
 
 
 class ModelSpec(Strict):

@@ -1,16 +1,16 @@
 """What `decide()` needs besides the request: an immutable view of rules, models and prices."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from gateway.ledger.entry import Facts, Intent
 from gateway.pricing.catalogue import FOR_EVER_US, ModelPrices
-from gateway.routing.rules import AUTO, Rule, Specialty, specialty_of
+from gateway.routing.rules import AUTO, Rule, Specialty, Terms, specialty_of
 
 DOWN_SLOTS = -1
 LOADING_SLOTS = -2
@@ -94,6 +94,26 @@ class Candidate:
         return prices.rates.input, prices.rates.output, prices.per_request_pico_usd, up_to
 
 
+class Plan(msgspec.Struct, frozen=True):
+    """A rule for requests alike in names, with the tests that are left: each says whether a condition holds for a
+    request."""
+
+    rule: Rule
+    terms: Terms
+    tests: tuple[tuple[Callable[[Any, "RequestFacts"], bool], object], ...]
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """Models that may be chosen among, and their names."""
+
+    models: tuple[Candidate, ...]
+    names: tuple[str, ...]
+
+
+PoolKey = tuple[tuple[str, ...] | str, frozenset[str] | None, Specialty | None, bool]
+"""What a rule names, what a key allows, what a model must be made for, and whether simulated ones may answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Rules and catalogue, one version each; a request is decided and priced under the one it was admitted with.
@@ -111,8 +131,10 @@ class Snapshot:
     prices_until_us: int = FOR_EVER_US
     named: Mapping[str, frozenset[str]] = field(init=False)
     """By condition, the names that rules give it."""
-    rules_by_kind: dict[Kind, tuple[Rule, ...]] = field(init=False, compare=False, repr=False)
-    """What `rule_of` found out about requests alike in these names."""
+    plans_by_kind: dict[Kind, tuple[Plan, ...]] = field(init=False, compare=False, repr=False)
+    """The rules that name requests alike in these names, or nobody, once one has come."""
+    pools: dict[PoolKey, Pool] = field(init=False, compare=False, repr=False)
+    """Those that a request has asked for."""
     routed_names: frozenset[str] = field(init=False)
     """Names that rules route: `auto`, and those that rules name in `when.model`."""
     cache_seconds: Mapping[str, int] = field(init=False)
@@ -122,7 +144,8 @@ class Snapshot:
         given = [rule.when.conditions for rule in self.rules if rule.when is not None]
         named = {name: frozenset(chain.from_iterable(one.get(name, ()) for one in given)) for name in NAMES}
         object.__setattr__(self, "named", named)
-        object.__setattr__(self, "rules_by_kind", {})
+        object.__setattr__(self, "plans_by_kind", {})
+        object.__setattr__(self, "pools", {})
         object.__setattr__(self, "routed_names", named["model"] | {AUTO})
         kept = {rule.name: rule.cache_seconds for rule in self.rules if rule.cache_seconds is not None}
         object.__setattr__(self, "cache_seconds", kept)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from dashboards.security import COOKIE
-from gateway.routing.decide import SIMULATE_TAG
+from gateway.routing.plans import SIMULATE_TAG
 from tests.browser.conftest import Running, begin_session, child, ui_command
 from tests.ports import free_port
 

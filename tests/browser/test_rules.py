@@ -7,7 +7,7 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from gateway.routing.decide import SIMULATE_TAG
+from gateway.routing.plans import SIMULATE_TAG
 from tests.browser.conftest import Running
 from tests.browser.steps import button, go, patient, see, set_rules, suggested_after
 

@@ -9,7 +9,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from dashboards.security import COOKIE
-from gateway.routing.decide import SIMULATE_TAG
+from gateway.routing.plans import SIMULATE_TAG
 from tests.browser import axe
 from tests.browser.conftest import Running, drain
 from tests.browser.pictures import sign_in

@@ -23,7 +23,7 @@ from gateway.clock import now_us
 from gateway.config.home import find_home
 from gateway.errors import ConfigurationError, StateError
 from gateway.instants import DAY_US
-from gateway.routing.decide import SIMULATE_TAG
+from gateway.routing.plans import SIMULATE_TAG
 from gateway.stores import NewKey
 
 TAGS = f"demo,{SIMULATE_TAG}"

@@ -14,7 +14,8 @@ import msgspec
 from backends.usage import Usage
 from gateway.ledger.entry import Attempt, Cost, Entry, Facts, Intent, Status
 from gateway.pricing.price import price, price_compute
-from gateway.routing.decide import SIMULATE_TAG, Choice, decide
+from gateway.routing.decide import Choice, decide
+from gateway.routing.plans import SIMULATE_TAG
 from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
 
 DAYS = 30

@@ -4,8 +4,9 @@ from typing import Any
 import pytest
 
 from gateway.errors import ContextTooLong, ModelNotFound, NoCapableModel, NoEligibleModel
-from gateway.routing.decide import HOLDS, decide
-from gateway.routing.rules import When
+from gateway.routing.decide import decide
+from gateway.routing.plans import HOLDS, MOST_POOLS, SIMULATE_TAG, pool_of
+from gateway.routing.rules import EMBEDDINGS, When
 from gateway.routing.snapshot import Snapshot
 from tests.builders import make_candidate, make_local, make_prices, make_request, make_snapshot
 
@@ -303,4 +304,20 @@ def test_of_rules_one_a_team_a_request_weighs_only_those_it_can_meet_and_finds_t
         for condition, request, another in apart:
             assert decide(make_request(**request), snapshot).decision.rule == f"{condition}-7"
             assert decide(make_request(**another), snapshot).decision.rule != f"{condition}-7"
-    assert max(map(len, snapshot.rules_by_kind.values())) <= 3
+    assert max(map(len, snapshot.plans_by_kind.values())) <= 3
+
+
+def test_what_may_be_chosen_is_remembered_apart_for_other_keys_tags_and_operations_and_not_without_bound() -> None:
+    made = [make_candidate("mid"), make_candidate("large"), make_candidate("played", is_simulated=True)]
+    snapshot = make_snapshot(candidates=[*made, make_candidate("vectors", supports=frozenset({EMBEDDINGS}))])
+    for _ in range(2):
+        for asked, models in (
+            ({}, {"mid", "large"}),
+            ({"allowed_models": frozenset({"large"})}, {"large"}),
+            ({"tags": (SIMULATE_TAG,)}, {"mid", "large", "played"}),
+            ({"operation": EMBEDDINGS}, {"vectors"}),
+        ):
+            assert set(decide(make_request(**asked), snapshot).decision.candidates) == models
+    for number in range(MOST_POOLS + 1):
+        pool_of("any", make_request(allowed_models=frozenset({f"m{number}"})), snapshot)
+    assert len(snapshot.pools) <= MOST_POOLS

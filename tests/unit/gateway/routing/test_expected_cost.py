@@ -9,6 +9,7 @@ from backends.usage import Usage
 from gateway.pricing.catalogue import Ladder, Rates, Step
 from gateway.pricing.price import price
 from gateway.routing.expected_cost import expected_costs
+from gateway.routing.snapshot import Pool
 from tests.builders import make_candidate, make_facts, make_prices
 
 FLAT = replace(make_prices(3, 15, cached_input=300_001), per_request_pico_usd=7)
@@ -31,4 +32,4 @@ def test_many_models_at_once_cost_what_each_answer_would(input_tokens: int, warm
         for output in (100, 100, 1, 300)
     ]
     costs = [price(usage, prices).total_pico_usd for usage, prices in zip(usages, PRICES.values(), strict=True)]
-    assert expected_costs(facts, pool) == [*costs, None]
+    assert expected_costs(facts, Pool(tuple(pool), (*PRICES, "?"))) == [*costs, None]
