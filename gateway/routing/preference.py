@@ -145,9 +145,8 @@ def with_load_shared(ordered: list[Ranked], terms: Terms, facts: Facts) -> tuple
         number += 1
     if number == 1:
         return ordered, 1
-    by_name = {one.candidate.name: one for one in ordered[:number]}
-    names, equals = share_load(list(by_name), facts)
-    return [by_name[name] for name in names] + ordered[number:], equals
+    shared, equals = share_load(ordered[:number], facts)
+    return shared + ordered[number:], equals
 
 
 def _is_as_good(one: Ranked, other: Ranked, facts: Facts) -> bool:
@@ -157,7 +156,10 @@ def _is_as_good(one: Ranked, other: Ranked, facts: Facts) -> bool:
         one.expected_cost_pico_usd == other.expected_cost_pico_usd
         and one.quality == other.quality
         and (one.quality is not None or one.candidate.upstream_model == other.candidate.upstream_model)
-        and is_slot_free(facts, one.candidate.name) == is_slot_free(facts, other.candidate.name)
+        and (
+            not facts.backend_state
+            or is_slot_free(facts, one.candidate.name) == is_slot_free(facts, other.candidate.name)
+        )
     )
 
 
