@@ -112,11 +112,12 @@ class ItemResponseClassifier:
 
     def _difficulty(self, score: float) -> float:
         """Linear between knots, constant beyond them; the same bits as np.interp at a quarter of its cost."""
-        after = bisect_right(self._scores, score)
-        if after in (0, len(self._scores)):
-            return self._difficulties[0 if after == 0 else -1]
-        left, right = self._scores[after - 1 : after + 1]
-        low, high = self._difficulties[after - 1 : after + 1]
+        scores, difficulties = self._scores, self._difficulties
+        after = bisect_right(scores, score)
+        if after == 0 or after == len(scores):
+            return difficulties[0 if after == 0 else -1]
+        left, right = scores[after - 1], scores[after]
+        low, high = difficulties[after - 1], difficulties[after]
         return (high - low) / (right - left) * (score - left) + low
 
     def _qualities(
@@ -166,10 +167,10 @@ class ItemResponseClassifier:
 
 
 def _context_variance(conversation: Conversation) -> float:
-    context = len(conversation.system) + sum(map(len, conversation.earlier))
-    return IMAGE_VARIANCE * (conversation.image_count > 0) + LONG_CONTEXT_VARIANCE * min(
-        context / LONG_CONTEXT_CHARACTERS, 4.0
-    )
+    earlier = conversation.earlier
+    context = (len(conversation.system) + (sum(map(len, earlier)) if earlier else 0)) / LONG_CONTEXT_CHARACTERS
+    of_images = IMAGE_VARIANCE if conversation.image_count else 0.0
+    return of_images + LONG_CONTEXT_VARIANCE * (context if context < 4.0 else 4.0)
 
 
 def _version(artefact: str, curves: Mapping[str, Curve]) -> str:

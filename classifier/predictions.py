@@ -17,14 +17,16 @@ TOKEN_SCALE: Final = 10.0
 
 class Places:
     """Where each model's figures are among the different ones. `packed` says the same in bytes, and is compressed,
-    because every record in the ledger's journal contains it."""
+    because every record in the ledger's journal contains it. All models are `known_among` the names that `rounded` was
+    given last."""
 
-    __slots__ = ("length", "packed", "quality")
+    __slots__ = ("known_among", "length", "packed", "quality")
 
     def __init__(self, quality: dict[str, int], length: dict[str, int]) -> None:
         """Both have the same models, in the same order."""
         self.quality = quality
         self.length = length
+        self.known_among: Mapping[str, object] | None = None
         parts = [list(quality), list(quality.values()), list(length.values())]
         self.packed = zlib.compress(msgspec.json.encode(parts), 9)
 
@@ -110,13 +112,11 @@ class Predictions(msgspec.Struct, frozen=True, array_like=True):
 
     def qualities_of(self, models: Sequence[str]) -> list[float | None]:
         """`get` for each of them."""
-        place, shares = places_of(self.models)[0], self.shares
-        return [None if (at := place.get(model)) is None else shares[at] / SHARE_SCALE for model in models]
+        return _of_each(models, places_of(self.models)[0], self.shares, SHARE_SCALE)
 
     def lengths_of(self, models: Sequence[str]) -> list[float | None]:
         """In tokens; None for a model without predictions."""
-        place, tenths = places_of(self.models)[1], self.tenths
-        return [None if (at := place.get(model)) is None else tenths[at] / TOKEN_SCALE for model in models]
+        return _of_each(models, places_of(self.models)[1], self.tenths, TOKEN_SCALE)
 
     def keys(self) -> list[str]:
         return list(places_of(self.models)[0])
@@ -134,6 +134,16 @@ class Predictions(msgspec.Struct, frozen=True, array_like=True):
         return len(places_of(self.models)[0])
 
 
+def _of_each(
+    models: Sequence[str], places: Mapping[str, int], figures: Sequence[int], scale: float
+) -> list[float | None]:
+    found: list[float | None] = []
+    for model in models:  # nearly always a few: a comprehension would cost more than all of these
+        at = places.get(model)
+        found.append(None if at is None else figures[at] / scale)
+    return found
+
+
 def rounded(
     quality: Mapping[str, Quality], lengths: Mapping[str, float], names: Mapping[str, object]
 ) -> Predictions | None:
@@ -145,11 +155,14 @@ def rounded(
     """
     if not isinstance(quality, Qualities) or not isinstance(lengths, Lengths) or quality.places is not lengths.places:
         return None
-    if not quality.places.quality.keys() <= names.keys():
-        return None
+    places = quality.places
+    if places.known_among is not names:  # nearly always those of the last request
+        if not places.quality.keys() <= names.keys():
+            return None
+        places.known_among = names
     try:
         shares = tuple([int(mean * SHARE_SCALE + 0.5) for mean in quality.means])
         tenths = tuple([int(tokens * TOKEN_SCALE + 0.5) for tokens in lengths.tokens])
     except (ValueError, OverflowError):
         return None
-    return Predictions(quality.places.packed, shares, tenths)
+    return Predictions(places.packed, shares, tenths)

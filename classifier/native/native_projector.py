@@ -2,6 +2,7 @@
 
 import ctypes
 import platform
+import struct
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -24,6 +25,7 @@ SOURCE: Final = Path(__file__).parent / "reader.cpp"
 # No contraction into fused operations: hand-made features must equal Python's to the last bit.
 FLAGS: Final = ("-O3", "-std=c++17", "-fPIC", "-ffp-contract=off")
 _INNER = "##"
+_FIGURES: Final = struct.Struct("4di")
 # letters.h's `Status`; any other value is left to the Python definition.
 _READ, _UNKNOWN, _UNCLEAN = range(3)
 # In the order of reader.cpp's `Artefact`.
@@ -48,7 +50,7 @@ class _CArtefact(ctypes.Structure):
 def _projection_of(size: int) -> type[ctypes.Structure]:
     """reader.cpp's `Projection` with a vector of that size."""
     figures = [(name, ctypes.c_double) for name in ("first", "second", "variance", "longer")]
-    fields = [*figures, ("is_readable", ctypes.c_int32), ("vector", ctypes.c_float * size)]
+    fields = [*figures, ("is_readable", ctypes.c_int32), ("vector", ctypes.c_float * size)]  # _FIGURES, and the vector
     return type("_CProjection", (ctypes.Structure,), {"_fields_": fields})
 
 
@@ -62,10 +64,9 @@ def load_reader() -> ctypes.CDLL | None:
         library.breakeven_reader_new.restype = ctypes.c_void_p
         library.breakeven_reader_free.argtypes = [ctypes.c_void_p]
         library.breakeven_reader_free.restype = None
-        text = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64)
-        library.breakeven_reader_project.argtypes = [ctypes.c_void_p, *text, ctypes.c_void_p]
+        # Without argtypes, whose checks cost as much as reading a sentence: numbers are passed as C's int, bytes as a
+        # pointer.
         library.breakeven_reader_project.restype = ctypes.c_int
-        library.breakeven_reader_project_unicode.argtypes = [ctypes.c_void_p, *text, ctypes.c_int32, ctypes.c_void_p]
         library.breakeven_reader_project_unicode.restype = ctypes.c_int
     return library
 
@@ -93,10 +94,11 @@ class NativeProjector:
             unknown=artefact.pieces.index(UNKNOWN_PIECE),
             damped_size=len(DAMPED),
         )
-        self._reader: int | None = library.breakeven_reader_new(ctypes.byref(described))
-        if not self._reader:
+        reader: int | None = library.breakeven_reader_new(ctypes.byref(described))
+        if not reader:
             raise ValueError("the artefact has another shape than the native reader")
-        weakref.finalize(self, library.breakeven_reader_free, self._reader)
+        weakref.finalize(self, library.breakeven_reader_free, reader)
+        self._reader = ctypes.c_void_p(reader)
         self._read_ascii: Any = library.breakeven_reader_project
         self._read_unicode: Any = library.breakeven_reader_project_unicode
         self._new_projection: Any = _projection_of(HAND + dimensions)
@@ -110,7 +112,8 @@ class NativeProjector:
             status = self._read(capped, characters, found)
         if status != _READ:
             return self._plain.project(text)
-        return Projection(found.first, found.second, found.variance, found.longer, found.vector, found.is_readable != 0)
+        first, second, variance, longer, is_readable = _FIGURES.unpack_from(found)
+        return Projection(first, second, variance, longer, found.vector, is_readable != 0)
 
     def _read(self, text: str, characters: int, found: ctypes.Structure) -> int:
         """Reads until settled: learns unknown characters, and has Python clean texts that need it. Returns the final

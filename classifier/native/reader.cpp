@@ -286,7 +286,7 @@ Reader *breakeven_reader_new(const Artefact *artefact) {
 void breakeven_reader_free(Reader *reader) { delete reader; }
 
 // `text` is capped and ASCII; `characters` is the length of the whole text, stripped. Returns a `Status`.
-int breakeven_reader_project(const Reader *reader, const char *text, int64_t size, int64_t characters,
+int breakeven_reader_project(const Reader *reader, const char *text, int32_t size, int32_t characters,
                              Projection *out) {
   if (size < 0 || size > kMaxAscii) return kLeft;
   char cleaned[kMaxAscii], lowered[kMaxAscii];
@@ -297,7 +297,7 @@ int breakeven_reader_project(const Reader *reader, const char *text, int64_t siz
 }
 
 // `text` is capped, with any characters: the original or, with `is_clean`, the result of words.clean.
-int breakeven_reader_project_unicode(const Reader *reader, const char *text, int64_t size, int64_t characters,
+int breakeven_reader_project_unicode(const Reader *reader, const char *text, int32_t size, int32_t characters,
                                      int32_t is_clean, Projection *out) {
   if (size < 0) return kLeft;
   Unicode unicode(reader->artefact.letters);

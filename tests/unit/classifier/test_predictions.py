@@ -45,5 +45,6 @@ def test_what_is_no_number_or_for_other_models_is_not_packed(share: float) -> No
     quality, lengths = Qualities(places, [share], lambda: [0.1]), Lengths(places, [1.0])
     assert rounded(quality, lengths, {"a": None}) is None
     found = BOUND.classify(PROMPT)
+    assert rounded(found.quality, found.output_tokens, dict.fromkeys(NAMES)) is not None
     assert rounded(found.quality, found.output_tokens, {"gpt-4o": None}) is None
     assert rounded(found.quality, dict(found.output_tokens), dict.fromkeys(NAMES)) is None
