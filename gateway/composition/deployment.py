@@ -27,6 +27,8 @@ ENVIRONMENT_ADDRESSES = (
     ("redis", "BREAKEVEN_REDIS_URL", parse_redis_url),
 )
 WEBHOOK_VARIABLE = "BREAKEVEN_NOTICES_WEBHOOK"
+OTLP_PACKAGE = "opentelemetry.exporter.otlp.proto.http"
+"""What sends telemetry; other packages bring the rest of `opentelemetry`."""
 OFFLINE_ENGINE_URL = "http://127.0.0.1:1/v1"
 """Placeholder for the engine's address when nothing will be sent there."""
 
@@ -124,7 +126,7 @@ def require_clients(settings: Settings, is_installed: Callable[[str], bool] = is
     started again for ever."""
     for service, package, extra, address in (
         ("Redis", "redis", "redis", settings.redis),
-        ("telemetry", "opentelemetry", "otel", settings.telemetry.otlp_endpoint),
+        ("telemetry", OTLP_PACKAGE, "otel", settings.telemetry.otlp_endpoint),
     ):
         if address is not None and not is_installed(package):
             raise StateError(f"{service} is configured and {package} is missing: {install_command(extra)}")

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.config.settings import KeptAnswerSettings
-from gateway.errors import StateError, StoreDown
-from gateway.extras import install_command
+from gateway.errors import StoreDown
 from gateway.kept_answers.idempotency import IdempotencyStore
 from gateway.kept_answers.kept_turns import TurnStore
 from gateway.kept_answers.memory_idempotency import MemoryIdempotency
@@ -44,10 +43,7 @@ def open_kept_answers(
     url: str | None, settings: KeptAnswerSettings, turns_file: Path, conversations_file: Path, *, text_days: int
 ) -> KeptAnswers:
     """In Redis at `url`, not connected yet; otherwise in this process, with responses and conversations in those files.
-    `text_days` is how long texts are kept.
-
-    Raises StateError if Redis is configured and its client is not installed.
-    """
+    `text_days` is how long texts are kept."""
     seconds, most = settings.idempotency_hours * HOUR_SECONDS, settings.memory_megabytes << 20
     hours_here = HOURS_HERE if url is None else 0
     turn_seconds = HOUR_SECONDS * (hours_here if settings.response_hours is None else settings.response_hours)
@@ -78,13 +74,12 @@ def open_kept_answers(
         )
     for file, what in ((turns_file, "responses"), (conversations_file, "conversations")):
         _remove(file, what)
-    try:
-        from gateway.storage.redis.client import connect_bytes
-        from gateway.storage.redis.idempotency import RedisIdempotency
-        from gateway.storage.redis.responses import RedisResponses
-        from gateway.storage.redis.turns import CONVERSATIONS, LOCKS, RedisTurns
-    except ModuleNotFoundError as error:
-        raise StateError(f"Redis is configured and {error.name} is missing: {install_command('redis')}") from error
+    # Of an extra: see require_clients.
+    from gateway.storage.redis.client import connect_bytes
+    from gateway.storage.redis.idempotency import RedisIdempotency
+    from gateway.storage.redis.responses import RedisResponses
+    from gateway.storage.redis.turns import CONVERSATIONS, LOCKS, RedisTurns
+
     client = connect_bytes(url)
     return KeptAnswers(
         RedisIdempotency(client, seconds=seconds),

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.config.home import Home
-from gateway.errors import StateError
-from gateway.extras import install_command
 from gateway.limits.counters import Counters
 from gateway.limits.local_counters import LocalCounters
 from gateway.process.news import News, NoNews
@@ -31,19 +29,15 @@ class Sharing:
 
 def open_sharing(url: str | None, *, home: Home, journal: Path, workers: int) -> Sharing:
     """`journal` is the directory claimed by this worker, `workers` the number in this replica. Nothing is connected
-    yet.
-
-    Raises StateError if Redis is configured and its client is not installed.
-    """
+    yet."""
     if url is None:
         return Sharing(LocalCounters(), NoNews())
-    try:
-        from gateway.storage.redis.client import connect_bytes
-        from gateway.storage.redis.counters import RedisCounters, connect
-        from gateway.storage.redis.news import RedisNews
-        from gateway.storage.redis.prefixes import RedisPrefixes
-    except ModuleNotFoundError as error:
-        raise StateError(f"Redis is configured and {error.name} is missing: {install_command('redis')}") from error
+    # Of an extra: see require_clients.
+    from gateway.storage.redis.client import connect_bytes
+    from gateway.storage.redis.counters import RedisCounters, connect
+    from gateway.storage.redis.news import RedisNews
+    from gateway.storage.redis.prefixes import RedisPrefixes
+
     # A restarted worker claims the same directory and so finds its holdings under the same name.
     replica = f"{socket.gethostname()}:{home.replica_id()}:{journal.resolve().parent}"
     worker = f"{replica}/{journal.name}"

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.errors import StateError
-from gateway.extras import install_command
 from gateway.request.run import Observer
 
 
@@ -28,11 +26,8 @@ class MetricsOnly:
 
 
 def open_watching(otlp_endpoint: str | None, metrics: Observer) -> Watching:
-    """Raises StateError if telemetry is configured and its packages are not installed."""
     if otlp_endpoint is None:
         return MetricsOnly(metrics)
-    try:
-        from gateway.telemetry.export import export_to
-    except ModuleNotFoundError as error:
-        raise StateError(f"telemetry is configured and {error.name} is missing: {install_command('otel')}") from error
+    from gateway.telemetry.export import export_to  # of an extra: see require_clients
+
     return export_to(otlp_endpoint, metrics)

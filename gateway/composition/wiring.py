@@ -14,7 +14,7 @@ from gateway.access.keys import KeyRing
 from gateway.clock import PatientClock, now_us, unstepped_seconds
 from gateway.composition.batches import bounds_of, open_batches
 from gateway.composition.child_secrets import writer_environment
-from gateway.composition.deployment import Deployment
+from gateway.composition.deployment import Deployment, require_clients
 from gateway.composition.kept_answers import open_kept_answers
 from gateway.composition.notices import open_notices
 from gateway.composition.running import Gateway, stop_process
@@ -74,6 +74,7 @@ async def open_gateway(deployment: Deployment, *, workers: int = 1) -> Gateway:
 
     `workers` is the number of such processes in this replica. Raises StateError, after closing what was opened.
     """
+    require_clients(deployment.settings)
     async with AsyncExitStack() as opened:
         database = open_database(deployment.database_url)
         opened.push_async_callback(database.dispose)

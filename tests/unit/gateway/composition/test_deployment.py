@@ -147,7 +147,7 @@ def test_more_than_one_worker_without_redis_is_refused_with_the_reason(home: Hom
     ("addresses", "missing"),
     [
         ({"BREAKEVEN_REDIS_URL": "redis://h/0"}, "Redis is configured and redis is missing: .*redis"),
-        ({}, "telemetry is configured and opentelemetry is missing: .*otel"),
+        ({}, r"telemetry is configured and opentelemetry\.exporter\..* is missing: .*otel"),
     ],
 )
 def test_what_each_worker_would_miss_stops_the_start(home: Home, addresses: dict[str, str], missing: str) -> None:
