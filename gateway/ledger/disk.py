@@ -160,7 +160,7 @@ class LocalDisk:
         return LocalFile(self._directory / name)
 
     def remove(self, name: str) -> None:
-        (self._directory / name).unlink()
+        (self._directory / name).unlink(missing_ok=True)  # somebody who needed room may have deleted it
         sync_names(self._directory)
 
     def note(self, content: bytes) -> None:
