@@ -194,18 +194,18 @@ class AnthropicBackend(HttpBackend):
             model = msgspec.json.encode(call.upstream_model)
             edits: dict[str, bytes | None] = {"model": model}
             named = members.get("model")
-            was_named = named is not None and call.body[named.start : named.end] == model
+            was_named = named is not None and named.of(call.body) == model
             if not was_named and not is_older_claude(call.upstream_model):
                 edits |= dict.fromkeys(CLAUDE_SAMPLING & members.keys())
             elif not was_named and is_claude(call.upstream_model) and {"temperature", "top_p"} <= members.keys():
                 temperature = members["temperature"]
-                has_effect = call.body[temperature.start : temperature.end] not in (b"1", b"1.0")
+                has_effect = temperature.of(call.body) not in (b"1", b"1.0")
                 edits["top_p" if has_effect else "temperature"] = None
             if config := members.get("output_config"):
-                said = call.body[config.start : config.end]
+                said = config.of(call.body)
                 edits["output_config"] = self._with_known_effort(said, call, was_named=was_named)
             if messages := members.get("messages"):
-                came = call.body[messages.start : messages.end]
+                came = messages.of(call.body)
                 signed = without_unsigned(came) if UNSIGNED_MARK in came else came
                 if (said := with_call_ids(signed, for_anthropic)) != came:
                     edits["messages"] = said
@@ -230,7 +230,7 @@ def _asked(call: Call, came: Exchange) -> _Asked:
 
 def _effort_of(body: bytes) -> str | None:
     config = find_members(body).get("output_config")
-    return text_of(decode_object(body[config.start : config.end]) or {}, "effort") if config else None
+    return text_of(decode_object(config.of(body)) or {}, "effort") if config else None
 
 
 def _mended(body: bytes, refusal: bytes, *, keeps_effort: bool) -> bytes:
@@ -246,18 +246,18 @@ def _mended(body: bytes, refusal: bytes, *, keeps_effort: bool) -> bytes:
     if _MISSED.search(refusal):
         return turned_off(body)
     if not keeps_effort and (config := members.get("output_config")):
-        asked = decode_object(body[config.start : config.end]) or {}
+        asked = decode_object(config.of(body)) or {}
         effort = text_of(asked, "effort")
         told = offered_effort(effort, refusal) if effort in EFFORTS else None
         if told:
             return splice(body, {"output_config": msgspec.json.encode(asked | {"effort": told})}, members)
     messages = members.get("messages")
     if messages and OF_ANOTHER_TYPE.search(refusal):
-        return splice(body, {"messages": with_true_types(body[messages.start : messages.end])}, members)
+        return splice(body, {"messages": with_true_types(messages.of(body))}, members)
     if messages and OF_ONE_ID.search(refusal):
-        return splice(body, {"messages": with_distinct_ids(body[messages.start : messages.end])}, members)
+        return splice(body, {"messages": with_distinct_ids(messages.of(body))}, members)
     if messages and _EMPTY.search(refusal):
-        return splice(body, {"messages": without_empty_texts(body[messages.start : messages.end])}, members)
+        return splice(body, {"messages": without_empty_texts(messages.of(body))}, members)
     if messages is None or not _UNREADABLE.search(refusal):
         return body
-    return splice(body, {"messages": without_thinking(body[messages.start : messages.end])}, members)
+    return splice(body, {"messages": without_thinking(messages.of(body))}, members)

@@ -61,4 +61,4 @@ def of_tools(model: str, body: bytes) -> OfTools | None:
         tools = find_members(body).get("tools")
     except NotAnObject:  # its provider's to refuse
         return None
-    return tools and (model, hashlib.blake2b(body[tools.start : tools.end], digest_size=16).digest())
+    return tools and (model, hashlib.blake2b(tools.of(body), digest_size=16).digest())

@@ -64,7 +64,7 @@ def body_with_summary(body: bytes) -> bytes:
     messages of the compacted conversation that are kept. The same bytes if it has neither."""
     try:
         place = find_members(body)["input"]
-        given = OBJECTS.decode(body[place.start : place.end])
+        given = OBJECTS.decode(place.of(body))
     except (NotAnObject, KeyError, msgspec.DecodeError, UnicodeDecodeError):
         return body  # the next reader reports what is wrong
     items = [(item, decode_object(msgspec.json.encode(item)) or {}) for item in given]

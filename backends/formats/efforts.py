@@ -22,7 +22,7 @@ _LEVEL: Final = re.compile(rb"\b(?:%b)\b" % "|".join(EFFORTS).encode())
 def effort_of(body: bytes) -> str | None:
     """The effort that a chat asks for, if it is a known one."""
     member = find_members(body).get("reasoning_effort")
-    said = body[member.start : member.end].strip(b'"').decode(errors="replace") if member else ""
+    said = member.of(body).strip(b'"').decode(errors="replace") if member else ""
     return said if said in EFFORTS else None
 
 
@@ -40,14 +40,14 @@ def with_effort_alone(body: bytes, names: Sequence[str]) -> bytes:
         members = find_members(body)
     except NotAnObject:  # the next reader reports what is wrong
         return body
-    said = {name: decode_object(body[at.start : at.end]) for name in names if (at := members.get(name))}
+    said = {name: decode_object(at.of(body)) for name in names if (at := members.get(name))}
     asked = {name: fields for name, fields in said.items() if fields is not None}
     if not asked:
         return body
     edits: dict[str, bytes | None] = dict.fromkeys(asked)
     effort = next(filter(None, map(_effort_in, asked.values())), None)
     told = members.get("reasoning_effort")
-    if effort and (told is None or body[told.start : told.end] == b"null"):
+    if effort and (told is None or told.of(body) == b"null"):
         edits["reasoning_effort"] = msgspec.json.encode(effort)
     return splice(body, edits, members)
 

@@ -32,10 +32,10 @@ def native_body(body: bytes, *, counts: bool, model: str) -> bytes:
     members = find_members(body)
     edits: dict[str, bytes | None] = {"model": None} if "model" in members else {}
     for name in members.keys() & set(_REQUEST if counts else ()):
-        inner = body[members[name].start : members[name].end]
+        inner = members[name].of(body)
         edits[name] = splice(inner, {"model": msgspec.json.encode(f"models/{model}")})
     if (contents := members.get("contents")) is not None:
-        came = body[contents.start : contents.end]
+        came = contents.of(body)
         if (signed := with_signatures(came)) != came:
             edits["contents"] = signed
     return splice(body, edits, members) if edits else body

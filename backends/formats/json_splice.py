@@ -32,6 +32,10 @@ class Member(msgspec.Struct, frozen=True, gc=False):
     start: int
     end: int
 
+    def of(self, body: bytes) -> bytes:
+        """The value, as it is written in the body."""
+        return body[self.start : self.end]
+
 
 def objects_in(text: bytes) -> list[dict[str, msgspec.Raw]]:
     """A list of objects, such as messages; empty if the text is something else, which its provider is to refuse."""
@@ -97,7 +101,7 @@ def splice(body: bytes, edits: Mapping[str, bytes | None], members: dict[str, Me
     removed: list[str] = []
     for key, value in edits.items():
         member = members.get(key)
-        if value is not None and (member is None or body[member.start : member.end] != value):
+        if value is not None and (member is None or member.of(body) != value):
             changed[key] = value
         elif value is None and member is not None:
             removed.append(key)
@@ -124,7 +128,7 @@ def splice(body: bytes, edits: Mapping[str, bytes | None], members: dict[str, Me
 def _rebuild(body: bytes, members: dict[str, Member], changed: dict[str, bytes], removed: list[str]) -> bytes:
     """Removal is rare and shifts commas: write the members out one by one, each value's bytes as they were."""
     kept = [
-        body[member.key_start : member.start] + changed.pop(key, body[member.start : member.end])
+        body[member.key_start : member.start] + changed.pop(key, member.of(body))
         for key, member in members.items()
         if key not in removed
     ]

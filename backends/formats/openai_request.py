@@ -110,25 +110,24 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             "cache_salt": msgspec.json.encode(call.cache_salt) if call.cache_salt is not None else None,
         }
         priority = members.get("priority") if call.cache_salt is not None else None
-        if priority and call.body[priority.start : priority.end].startswith(b"-"):
+        if priority and priority.of(call.body).startswith(b"-"):
             edits["priority"] = None
         for theirs, ours in dialect.renames.items():
-            if theirs in members:
-                member = members[theirs]
+            if member := members.get(theirs):
                 edits[theirs] = None
                 told = members.get(ours)
-                if told is None or call.body[told.start : told.end] == b"null":
-                    edits[ours] = call.body[member.start : member.end]
-        if (choice := members.get("tool_choice")) and call.body[choice.start : choice.end] == _ANY:
+                if told is None or told.of(call.body) == b"null":
+                    edits[ours] = member.of(call.body)
+        if (choice := members.get("tool_choice")) and choice.of(call.body) == _ANY:
             edits["tool_choice"] = _REQUIRED
         if form := members.get("response_format"):
-            edits["response_format"] = without_value(call.body[form.start : form.end])
+            edits["response_format"] = without_value(form.of(call.body))
         if (effort := members.get("reasoning_effort")) and dialect.efforts:
-            asked = call.body[effort.start : effort.end].strip(b'"').decode("utf-8", "replace")
+            asked = effort.of(call.body).strip(b'"').decode("utf-8", "replace")
             if (told := dialect.efforts.get(asked)) is not None:
                 edits["reasoning_effort"] = b'"%b"' % told.encode()
         if (tier := members.get("service_tier")) and dialect.tiers:
-            asked = call.body[tier.start : tier.end].strip(b'"').decode("utf-8", "replace")
+            asked = tier.of(call.body).strip(b'"').decode("utf-8", "replace")
             told = dialect.tiers.get(asked) if call.operation == "chat.completions" else None
             edits["service_tier"] = None if told is None else b'"%b"' % told.encode()
         if dialect.thinks_unforced or (dialect.names_no_call and "k2." in call.upstream_model):
@@ -138,7 +137,7 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
         if dialect.models_think:
             edits |= _while_it_thinks(call, members)
         if call.operation == "chat.completions" and (messages := members.get("messages")):
-            came = call.body[messages.start : messages.end]
+            came = messages.of(call.body)
             if (said := _as_told(came, dialect, reasons=call.reasons)) != came:
                 edits["messages"] = said
         if dialect.refuses_cache_marks and call.operation == "chat.completions" and _MARK in call.body:
@@ -147,12 +146,12 @@ def build_body(call: Call, dialect: Dialect = PLAIN) -> bytes:
             edits |= _without_marks(call.body, members, edits)
         has_ours = call.operation in RESPONSES and any(mark in call.body for mark in OUR_MARKS)
         if has_ours and (items := members.get("input")):
-            edits["input"] = without_our_reasoning(call.body[items.start : items.end])
+            edits["input"] = without_our_reasoning(items.of(call.body))
         if dialect.instructs_once and call.operation in RESPONSES:
             edits |= _instructed_in_input(call.body, members, edits)
         if call.is_stream and dialect.asks_for_usage and call.operation in _HAS_USAGE_CHUNK:
             options = members.get("stream_options")
-            edits["stream_options"] = with_usage(call.body[options.start : options.end] if options else b"null")
+            edits["stream_options"] = with_usage(options.of(call.body) if options else b"null")
         if dialect.lacks or dialect.withheld:  # last, to override edits of these fields
             edits |= dict.fromkeys((dialect.lacks | dialect.withheld) & members.keys())
         if dialect.thinkers_lack and call.reasons:
@@ -166,7 +165,7 @@ def without_past_reasoning(body: bytes) -> bytes:
     """A request of the Responses API without the reasoning of earlier turns; the same bytes if it has none."""
     members = members_of(body)
     items = members.get("input")
-    return splice(body, {"input": without_reasoning(body[items.start : items.end])}, members) if items else body
+    return splice(body, {"input": without_reasoning(items.of(body))}, members) if items else body
 
 
 def with_every_output_of(body: bytes) -> bytes:
@@ -174,9 +173,9 @@ def with_every_output_of(body: bytes) -> bytes:
     keeps of the conversation is not known here."""
     members = members_of(body)
     items = members.get("input")
-    kept = [body[one.start : one.end] for name in _KEPT if (one := members.get(name)) is not None]
-    is_whole = all(one == b"null" for one in kept) and b'"item_reference"' not in body
-    mended = with_every_output(body[items.start : items.end], is_whole=is_whole) if items else b""
+    kept = [one for name in _KEPT if (one := members.get(name)) is not None]
+    is_whole = all(one.of(body) == b"null" for one in kept) and b'"item_reference"' not in body
+    mended = with_every_output(items.of(body), is_whole=is_whole) if items else b""
     return splice(body, {"input": mended}, members) if items else body
 
 
@@ -247,7 +246,7 @@ def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, byt
     def said(name: str) -> object:
         member = members.get(name)
         try:
-            return None if member is None else msgspec.json.decode(call.body[member.start : member.end])
+            return None if member is None else msgspec.json.decode(member.of(call.body))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
             return None
 
@@ -262,7 +261,7 @@ def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, byt
     tools = members.get("tools")
     if call.operation == "chat.completions":
         told = nearest_effort(call.upstream_model, asked)
-        if tools and _FUNCTION in call.body[tools.start : tools.end]:
+        if tools and _FUNCTION in tools.of(call.body):
             told = effort_for_functions(call.upstream_model, told)
     refused = OPENAI_SAMPLING & members.keys() if thinks(call.upstream_model, told) else ()
     return dict.fromkeys(refused) | (
@@ -297,7 +296,7 @@ def _without_marks(body: bytes, members: Mapping[str, Member], edits: Mapping[st
     """A chat's messages and tools without Anthropic's cache marks."""
     kept: dict[str, bytes] = {}
     for name in members.keys() & {"messages", "tools"}:
-        objects = edits.get(name, body[members[name].start : members[name].end])
+        objects = edits.get(name, members[name].of(body))
         if objects is None:
             continue
         for inner in ("content", "tool_calls"):
@@ -310,7 +309,7 @@ def _with_breakpoints(
     body: bytes, members: Mapping[str, Member], edits: Mapping[str, bytes | None]
 ) -> dict[str, bytes]:
     member = members.get("messages")
-    said = edits.get("messages") or (body[member.start : member.end] if member else b"")
+    said = edits.get("messages") or (member.of(body) if member else b"")
     try:
         messages = msgspec.json.decode(said)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
@@ -325,7 +324,7 @@ def _instructed_in_input(
 
     def said(name: str) -> bytes:
         member = members.get(name)
-        return body[member.start : member.end] if member else b"null"
+        return member.of(body) if member else b"null"
 
     instructions, items = said("instructions"), edits.get("input") or said("input")
     if instructions[:1] != b'"' or said("previous_response_id") == b"null" or items[:1] not in (b'"', b"["):

@@ -20,7 +20,7 @@ def without_thinking_unless_streamed(body: bytes) -> bytes:
     """Unless the caller says how to think: then another model may do so."""
     members = find_members(body)
     stream = members.get("stream")
-    is_stream = stream is not None and body[stream.start : stream.end] == b"true"
+    is_stream = stream is not None and stream.of(body) == b"true"
     if is_stream or members.keys() & {"enable_thinking", "reasoning_effort"}:
         return body
     return splice(body, {"enable_thinking": b"false"}, members)
@@ -33,7 +33,7 @@ def with_parameters(body: bytes) -> bytes:
     if listed is None:
         return body
     try:
-        tools = objects_in(body[listed.start : listed.end])
+        tools = objects_in(listed.of(body))
         functions = [(tool, MEMBERS.decode(tool["function"])) for tool in tools if "function" in tool]
     except msgspec.DecodeError:  # its provider's to refuse
         return body
@@ -47,10 +47,10 @@ def with_called_functions(body: bytes) -> bytes:
     """A chat without functions has those that its past calls name, and may call none: summaries are asked for so."""
     members = find_members(body)
     messages, listed = members.get("messages"), members.get("tools")
-    if messages is None or (listed and body[listed.start : listed.end] not in (b"null", b"[]")):
+    if messages is None or (listed and listed.of(body) not in (b"null", b"[]")):
         return body
     try:
-        found = objects_in(body[messages.start : messages.end])
+        found = objects_in(messages.of(body))
         calls = [call for message in found for call in objects_in(message.get("tool_calls", b"[]"))]
         functions = [MEMBERS.decode(call["function"]) for call in calls if "function" in call]
     except msgspec.DecodeError:  # its provider's to refuse
@@ -68,21 +68,21 @@ def without_a_choice_of_none(body: bytes) -> bytes:
     """Functions that are not to be called may be, as where litellm is told to drop what Bedrock lacks."""
     members = find_members(body)
     choice = members.get("tool_choice")
-    is_none = choice is not None and body[choice.start : choice.end] == b'"none"'
+    is_none = choice is not None and choice.of(body) == b'"none"'
     return splice(body, {"tool_choice": None}, members) if is_none else body
 
 
 def without_nulls(body: bytes) -> bytes:
     """Without the fields that are null, which means at OpenAI that they are not there."""
     members = find_members(body)
-    return splice(body, {name: None for name, one in members.items() if body[one.start : one.end] == b"null"}, members)
+    return splice(body, {name: None for name, one in members.items() if one.of(body) == b"null"}, members)
 
 
 def with_schema_beside_type(body: bytes) -> bytes:
     """The answer's schema where llama-cpp-python reads it."""
     members = find_members(body)
     form = members.get("response_format")
-    schema = schema_in(decode_object(body[form.start : form.end]) or {}) if form else None
+    schema = schema_in(decode_object(form.of(body)) or {}) if form else None
     if schema is None:
         return body
     return splice(body, {"response_format": msgspec.json.encode({"type": "json_object", "schema": schema})}, members)

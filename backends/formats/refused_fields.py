@@ -43,7 +43,7 @@ def of_response_effort(model: str, body: bytes) -> OfEffort:
         member = find_members(body).get("reasoning") if _REASONING in body else None
     except NotAnObject:  # for whoever reads it next to refuse
         return model, None
-    effort = text_of(decode_object(body[member.start : member.end]) or {}, "effort") if member else None
+    effort = text_of(decode_object(member.of(body)) or {}, "effort") if member else None
     return model, effort if effort in EFFORTS else None
 
 
@@ -70,6 +70,6 @@ def without_refused(body: bytes, names: Collection[str]) -> bytes:
     if not edits:
         return body
     newer = members.get(_NEWER_LIMIT)
-    if _LIMIT in edits and (newer is None or body[newer.start : newer.end] == b"null"):
-        edits[_NEWER_LIMIT] = body[members[_LIMIT].start : members[_LIMIT].end]
+    if _LIMIT in edits and (newer is None or newer.of(body) == b"null"):
+        edits[_NEWER_LIMIT] = members[_LIMIT].of(body)
     return splice(body, edits, members)

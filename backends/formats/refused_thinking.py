@@ -49,7 +49,7 @@ def _without(body: bytes, kind: Kind) -> bytes:
     members = find_members(body)
     if (member := members.get("thinking")) is None:
         return body
-    asked = decode_object(body[member.start : member.end]) or {}
+    asked = decode_object(member.of(body)) or {}
     if text_of(asked, "type") != kind:
         return body
     if kind == "enabled":
@@ -60,4 +60,4 @@ def _without(body: bytes, kind: Kind) -> bytes:
 
 def _no_forgetting(body: bytes, members: Mapping[str, Member]) -> Mapping[str, None]:
     managed = members.get("context_management")
-    return {"context_management": None} if managed and _ABOUT_THINKING in body[managed.start : managed.end] else {}
+    return {"context_management": None} if managed and _ABOUT_THINKING in managed.of(body) else {}

@@ -128,7 +128,7 @@ def ask(call: Call, dialect: RerankDialect, *, backend: str) -> RerankAsked:
         if name in dialect.lacks:
             edits[name] = None
         elif (other := dialect.renames.get(name)) is not None:
-            edits[name], edits[other] = None, call.body[members[name].start : members[name].end]
+            edits[name], edits[other] = None, members[name].of(call.body)
     return RerankAsked(splice(call.body, edits, members), count, asked.top_n, wanted)
 
 

@@ -18,7 +18,7 @@ def with_usage(options: bytes) -> bytes:
         return _ASKED_FOR_USAGE[0]
     members = find_members(options)
     asked = members.get("include_usage")
-    if asked is not None and options[asked.start : asked.end] == b"true":
+    if asked is not None and asked.of(options) == b"true":
         return options
     return splice(options, {"include_usage": b"true", "continuous_usage_stats": None}, members)
 
@@ -30,7 +30,7 @@ def without_refused_options(body: bytes, refusal: bytes) -> bytes:
         return body
     members = find_members(body)
     options = members.get("stream_options")
-    is_asked = options is not None and body[options.start : options.end] in _ASKED_FOR_USAGE
+    is_asked = options is not None and options.of(body) in _ASKED_FOR_USAGE
     return splice(body, {"stream_options": None}, members) if is_asked else body
 
 

@@ -314,7 +314,7 @@ def mended(body: bytes, mends: Iterable[Mend]) -> bytes:
     messages = members.get("messages")
     if messages is None:
         return body
-    came = body[messages.start : messages.end]
+    came = messages.of(body)
     try:
         said = reduce(lambda text, mend: mend(text), mends, came)
     except msgspec.DecodeError:  # its provider's to refuse

@@ -55,7 +55,7 @@ def without_thinking_where_forced(body: bytes, members: Mapping[str, Member]) ->
     """Edits that turn reasoning off for a forced call, unless the caller asks for reasoning: then the provider refuses,
     and another model is asked. `auto`, which it may refuse too, is the default."""
     member = members.get("tool_choice")
-    choice = body[member.start : member.end] if member else b"null"
+    choice = member.of(body) if member else b"null"
     if choice == b'"auto"':
         return {"tool_choice": None}
     if choice in (b"null", b'"none"') or not members.keys().isdisjoint({"thinking", "reasoning_effort"}):

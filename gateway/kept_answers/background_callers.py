@@ -142,7 +142,7 @@ class BackgroundStream:
             member = find_members(data).get("response")
         if member is None:
             return data
-        response = in_background(data[member.start : member.end], self._response.response_id)
+        response = in_background(member.of(data), self._response.response_id)
         return data[: member.start] + response + data[member.end :]
 
     async def _tell_document(self, kind: str, document: bytes) -> None:

@@ -83,7 +83,7 @@ class BelongingCaller(PassingCaller):
             member = None
         if member is None:
             return event
-        response = await self._whole(told[member.start : member.end], has_ended=kind in _ENDED)
+        response = await self._whole(member.of(told), has_ended=kind in _ENDED)
         return head + mark + told[: member.start] + response + told[member.end :]
 
     async def _whole(self, response: bytes, *, has_ended: bool) -> bytes:
