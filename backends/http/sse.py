@@ -65,22 +65,13 @@ class SseParser:
         return chunk
 
     def _receive_whole(self, chunk: bytes) -> list[bytes]:
-        """The common case: nothing pending, LF only, almost always whole `data: ...` blocks."""
-        events: list[bytes] = []
-        blocks = chunk.split(b"\n\n")
-        last = blocks.pop()
-        for block in blocks:
-            if len(block) > 6 and block.startswith(b"data: ") and _LINE_FEED not in block:
-                if len(block) > self._max_event_bytes:
-                    raise EventTooLarge(f"an event is larger than {self._max_event_bytes} bytes")
-                events.append(block[6:])
-            else:
-                for line in block.split(b"\n"):
-                    self._end_line(line, events)
-                self._end_line(b"", events)
-        if last:
-            events += self._receive_lines(last)
-        return events
+        """The common case: nothing pending, LF only, and whole `data: ...` blocks, which are parted together."""
+        end = chunk.rfind(b"\n\n") + 2
+        if end > 1 and chunk.startswith(b"data: ") and end <= self._max_event_bytes:
+            events = chunk[6 : end - 2].split(b"\n\ndata: ")
+            if _LINE_FEED not in b"".join(events) and b"" not in events:
+                return events + self._receive_lines(chunk[end:]) if end < len(chunk) else events
+        return self._receive_lines(chunk)
 
     def _receive_lines(self, chunk: bytes) -> list[bytes]:
         events: list[bytes] = []
