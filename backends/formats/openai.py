@@ -16,6 +16,7 @@ from backends.errors import BackendError, UnreadableAnswer
 from backends.formats.answer_parts import with_one_text
 from backends.formats.json_objects import decode_object, integer, objects_of
 from backends.formats.openai_events import ChatEvent, Choice, decode_leniently, error_in_text, error_told
+from backends.formats.text_runs import BETWEEN, TextRuns
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
 from backends.http.errors import error_from_event, no_answer
 from backends.http.stream_reader import StreamReader
@@ -36,11 +37,10 @@ _NONE_YET: Final = "null"
 goes on."""
 _COMPLETION: Final = "text_completion"
 _LINE_FEED: Final = 10
-_BETWEEN: Final = b"\n\ndata: "
 _NO_USAGE: Final = b',"usage":null'
 _LONGEST_END: Final = 16
 """Of `[DONE]` and white space after it."""
-_EVENT: Final = msgspec.json.Decoder(ChatEvent)
+_ANSWER: Final = msgspec.json.Decoder(ChatEvent)
 _MOST_JOINED: Final = 64  # events; bounds how often an event that cannot be joined is decoded again
 
 
@@ -73,6 +73,7 @@ class OpenAIStreamReader(StreamReader):
         "_joins",
         "_model",
         "_seen_choices",
+        "_texts",
         "_tools_run",
         "_usage_so_far",
         "_used_by_choices",
@@ -96,6 +97,7 @@ class OpenAIStreamReader(StreamReader):
         self._joins = joins_events
         self._model = model
         self._ends_told = ends_told
+        self._texts = TextRuns()
         self._has_usage = False
         self._seen_choices: set[int] = set()
         self._finished_choices: dict[int, str] = {}
@@ -130,20 +132,17 @@ class OpenAIStreamReader(StreamReader):
         datas = list(islice(events, _MOST_JOINED))
         if datas[-1] == b"[DONE]":
             datas.pop()
-        for data in datas:
-            if _LINE_FEED in data:
-                return None
-        if len(datas) < 2:
+        if len(datas) < 2 or _LINE_FEED in b"".join(datas):
             return None
         try:
-            decoded = _EVENT.decode_lines(b"\n".join(datas))
+            decoded, lines = self._texts.decode(datas)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        if len(decoded) != len(datas) or _has_failure(decoded) or error_told(decoded, datas) is not None:
+        if _has_failure(decoded) or error_told(decoded, lines) is not None:
             return None
-        chunk = self._chunk(decoded, datas)
+        chunk = self._chunk(decoded, lines)
         self._note(chunk)
-        for _ in decoded:
+        for _ in datas:
             events.popleft()
         return chunk
 
@@ -170,7 +169,8 @@ class OpenAIStreamReader(StreamReader):
 
     def _decode(self, data: bytes) -> tuple[ChatEvent, bytes]:
         try:
-            return _EVENT.decode(data), data
+            [event], [line] = self._texts.decode([data])
+            return event, line
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         try:
@@ -238,16 +238,18 @@ class OpenAIStreamReader(StreamReader):
             lines = [with_one_text(line) for line in lines]
         if is_ended_twice:
             lines = [self._without_second_end(line) for line in lines]
-        told = _BETWEEN.join(lines)
+        told = BETWEEN.join(lines)
         if not self._wants_usage and b'"usage"' in told:
-            told = _BETWEEN.join(_without_usage(events, lines))
+            told = BETWEEN.join(_without_usage(events, lines))
         payload = b"data: %b\n\n" % told if told else b""
         return Chunk(payload, has_output, characters, finish_reason, usage, timings, False, is_malformed, usage_so_far)
 
     def _without_second_end(self, line: bytes) -> bytes:
         """Xinference ends each stream whose usage is asked for with `stop`, also one that it just ended with `length`,
         and clients believe the last word."""
-        document = decode_object(line) or {}
+        document = decode_object(line)
+        if document is None:  # several that only say a text
+            return line
         for choice in objects_of(document.get("choices")):
             before = self._finished_choices.get(integer(choice, "index") or 0)
             if choice.get("finish_reason") == _STOP != before:
@@ -327,7 +329,7 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
     """The single chunk of an answer that is not streamed; embeddings have no choices. Raises UnreadableAnswer if the
     body is no answer: some providers say in a 200 what went wrong."""
     try:
-        event = _EVENT.decode(body)
+        event = _ANSWER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
             event, body = decode_leniently(body)

@@ -16,7 +16,7 @@ import msgspec
 from backends.formats.json_objects import Fields, decode_object, integer, objects_of, part_of, text_of
 
 MOST_CHOICES: Final = 1_000
-_MAY_TELL: Final = (b'"message"', b'"error_message"', b'"status_msg"', b'"error_code"')
+_MAY_TELL: Final = re.compile(rb'"(?:error_)?message"|"status_msg"|"error_code"')
 _STATUS_LINE: Final = re.compile(r":HTTP_STATUS/(\d{3})\b")
 _MINIMAX: Final[Mapping[int, int]] = {
     1002: 429,
@@ -43,7 +43,7 @@ class _ToolCall(msgspec.Struct):
     function: _Function | None = None
 
 
-class _Text(msgspec.Struct):
+class Text(msgspec.Struct):
     """A delta or a message."""
 
     content: str | list[object] | None = None
@@ -77,8 +77,8 @@ class _Text(msgspec.Struct):
 class Choice(msgspec.Struct):
     index: Annotated[int, msgspec.Meta(ge=0, le=MOST_CHOICES)] = 0
     """Bounded, since the reader remembers each; an invalid index is read as 0."""
-    delta: _Text | None = None
-    message: _Text | None = None
+    delta: Text | None = None
+    message: Text | None = None
     text: str | None = None
     finish_reason: str | None = None
     native_finish_reason: str | None = None
@@ -97,7 +97,7 @@ class Choice(msgspec.Struct):
         return self.message is None and self.delta is None and self.text is None
 
     def output(self) -> tuple[bool, int]:
-        """As `_Text.output`, for a message, a delta or a plain completion; Perplexity's messages have both."""
+        """As `Text.output`, for a message, a delta or a plain completion; Perplexity's messages have both."""
         text = self.message or self.delta
         if text is not None:
             return text.output()
@@ -138,7 +138,7 @@ def error_told(events: Sequence[ChatEvent], lines: Sequence[bytes]) -> Fields | 
     `code` and `message`, FastChat's `error_code` and `text`, Venice's `error_type` and `error_message`, and MiniMax's
     `base_resp`. `lines` are the data of each, and any of these is enough."""
     for event, line in zip(events, lines, strict=True):
-        if event.choices or not any(map(line.count, _MAY_TELL)):
+        if event.choices or not _MAY_TELL.search(line):
             continue
         if (error := _told(decode_object(line) or {})) is not None:
             return error
@@ -199,11 +199,11 @@ def _lenient_choice(wire: object) -> Choice:
     choice = _fitting(Choice, {key: value for key, value in fields.items() if key not in ("delta", "message")})
     for name in ("delta", "message"):
         if isinstance(fields.get(name), dict):
-            setattr(choice, name, _fitting(_Text, cast(dict[str, object], fields[name])))
+            setattr(choice, name, _fitting(Text, cast(dict[str, object], fields[name])))
     return choice
 
 
-_S = TypeVar("_S", ChatEvent, Choice, _Text)
+_S = TypeVar("_S", ChatEvent, Choice, Text)
 
 
 def _fitting(kind: type[_S], fields: dict[str, object]) -> _S:

@@ -88,3 +88,11 @@ def test_two_halves_of_a_document_are_not_one() -> None:
     events = deque([b'{"choices":', b"[]}"])
     assert OpenAIStreamReader("b", wants_usage_chunk=False, joins_events=True).join(events) is None
     assert len(events) == 2
+
+
+def test_an_empty_usage_that_nobody_asked_for_is_removed_from_each() -> None:
+    told = b'{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]%b}'
+    events = deque([told % b',"usage":null'] * 4)
+    chunk = OpenAIStreamReader("b", wants_usage_chunk=False, joins_events=True).join(events)
+    assert chunk is not None
+    assert (chunk.payload, chunk.output_characters) == (b"data: %b\n\n" % (told % b"") * 4, 4)
