@@ -141,6 +141,10 @@ class Admission:
         """Whether the model has a rate or a quota for this key, so that `reserve` must name it before it serves."""
         return model in self.shared.models or self._tier(key_id, model) is not None
 
+    def limits_key(self, key_id: str, team: str | None, project: str | None, end_user: str | None) -> bool:
+        """Whether a budget, a model's rate or a quota applies, so that `reserve` may hold anything."""
+        return self.counts_models(key_id) or bool(self._budgets(key_id, team, project, end_user))
+
     async def reserve(
         self,
         request_id: str,

@@ -32,17 +32,18 @@ class Bookkeeper(msgspec.Struct):
     async def open(self, run: Run) -> None:
         """Reserves the money, then writes the intent. Raises as `reserve`, or LedgerUnavailable."""
         intent = run.intent
-        await self.admission.reserve(
-            intent.request_id,
-            intent.key_id,
-            self._amount(run, run.candidate) if run.view.is_stream else intent.cost_bound_pico_usd,
-            now_us=intent.accepted_at_us,
-            team=intent.team,
-            project=intent.project,
-            end_user=intent.end_user,
-            model=self._counted(run).name,
-            tokens=run.view.input_tokens,
-        )
+        if self.admission.limits_key(intent.key_id, intent.team, intent.project, intent.end_user):
+            await self.admission.reserve(
+                intent.request_id,
+                intent.key_id,
+                self._amount(run, run.candidate) if run.view.is_stream else intent.cost_bound_pico_usd,
+                now_us=intent.accepted_at_us,
+                team=intent.team,
+                project=intent.project,
+                end_user=intent.end_user,
+                model=self._counted(run).name,
+                tokens=run.view.input_tokens,
+            )
         try:
             self.ledger.intend(intent)
         except BaseException:
