@@ -234,7 +234,9 @@ class Upstreams:
             self._forgive(candidate, key)
         if first_token_seconds is not None:
             model = (candidate.backend, candidate.upstream_model)
-            self.first_tokens.setdefault(model, FirstTokenTimes()).record(now, first_token_seconds)
+            if (times := self.first_tokens.get(model)) is None:  # `setdefault` would make one for each call
+                times = self.first_tokens[model] = FirstTokenTimes()
+            times.record(now, first_token_seconds)
 
     def failed(self, candidate: Candidate, key: str, error: BackendError, now: float, *, tenant: str = "") -> None:
         """A call failed. Errors that are the caller's fault show that the upstream is alive; a 500 or an unreadable
