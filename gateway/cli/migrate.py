@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.known_keys import require_its_database
 from gateway.cli.options import AsJson
 from gateway.composition.deployment import load_environment_settings
 from gateway.config.home import Home, find_home
@@ -44,6 +45,7 @@ def command(
     target = to or known[-1].number
     require_revision(target)
     home = find_home()
+    require_its_database(home)
     url = load_environment_settings(home).database or home.database_url
     plan = asyncio.run(_plan(url, target, known))
     goes = yes or not plan.undone

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from gateway.cli.known_keys import with_known_keys
+from gateway.cli.known_keys import require_its_database, with_known_keys
 from gateway.clock import now_us
 from gateway.composition.deployment import Deployment, load_deployment
 from gateway.config.home import find_home
@@ -89,6 +89,7 @@ async def open_state(*, is_looking: bool = False) -> AsyncGenerator[State]:
     it has no keys.
     """
     home = find_home()
+    require_its_database(home)
     deployment = load_deployment(home, environ=with_known_keys(home))
     database = open_database(deployment.database_url)
     try:

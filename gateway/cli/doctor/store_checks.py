@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 
 from gateway.cli.doctor.finding import Finding, attempt
+from gateway.cli.known_keys import require_its_database
 from gateway.cli.state import NoSchema, require_newest
 from gateway.clock import now_us
 from gateway.config.home import Home
@@ -52,6 +53,7 @@ def _database(home: Home, url: str | None, booked: list[tuple[int, int] | None])
     """Appends to `booked` when the first and the last requests in the books were."""
     if url is None and not home.config_file.exists():
         return "made by `breakeven serve`"
+    require_its_database(home)
 
     async def seen() -> tuple[int, int] | None:
         opened = open_database(url or home.database_url)

@@ -7,10 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import build
-from gateway.cli.known_keys import ELSEWHERE, remember_key_names, with_known_keys
+from gateway.cli.doctor.store_checks import examine_stores
+from gateway.cli.known_keys import DATABASE, ELSEWHERE, remember_key_names, require_its_database, with_known_keys
 from gateway.composition.deployment import load_environment_settings
 from gateway.config.home import Home
-from gateway.errors import ConfigurationError
+from gateway.errors import ConfigurationError, StateError
 from tests.homes import new_home
 
 BLOCK = "backends:\n  mine:\n    base_url: http://127.0.0.1:9/v1\n    api_key_env: MY_KEY\n"
@@ -58,3 +59,22 @@ def test_what_cannot_be_noted_keeps_nobody_from_serving(home: Home, caplog: pyte
     remember_key_names(home, load_environment_settings(home), HELD)
     assert "know a provider only where its key is set" in caplog.text
     assert with_known_keys(home, {}) == {}
+
+
+def test_no_other_database_is_made_where_the_variable_that_names_it_is_not_set(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where only systemd's unit had the address, `breakeven keys create` made a key that no gateway knew."""
+    monkeypatch.delenv(DATABASE, raising=False)
+    settings = load_environment_settings(home)
+    remember_key_names(home, settings, {**HELD, DATABASE: "postgresql://elsewhere/breakeven"})
+    for arguments in (["costs"], ["keys", "create", "--name", "lost"], ["migrate"]):
+        with pytest.raises(StateError, match=f"{DATABASE} is not set here"):
+            CliRunner().invoke(build(arguments[0]), arguments, catch_exceptions=False)
+    found = next(one for one in examine_stores(home, settings) if one.name == "database")
+    assert (found.is_ok, f"{DATABASE} is not set here" in found.detail) == (False, True)
+    assert not (home.root / "breakeven.db").exists()
+    assert DATABASE not in with_known_keys(home, {})
+    require_its_database(home, {DATABASE: "postgresql://elsewhere/breakeven"})
+    remember_key_names(home, settings, HELD)
+    assert " total " in costs()
