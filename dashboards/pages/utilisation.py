@@ -49,15 +49,15 @@ def build_tiles(found: dict[str, Any], period: str) -> str:
             markup.tile(
                 "Pays above",
                 display.share(pays) if pays is not None else "unknown",
-                _of_what(busy) if len(found["backends"]) < 2 else "several GPUs: Break-even tells it of each",
+                _of_what(pays, busy) if len(found["backends"]) < 2 else "several GPUs: Break-even tells it of each",
                 tone="" if pays is None else "good" if pays <= 1 and idle["utilisation"] >= busy else "warn",
             ),
         ]
     )
 
 
-def _of_what(busy: float | None) -> str:
-    if busy is None:
+def _of_what(pays: float | None, busy: float | None) -> str:
+    if pays is None or busy is None or pays > 1:
         return "of its capacity; see Break-even"
     if busy > 1:
         return "of its capacity; batches as small as these never get there; see Break-even"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dashboards.display import share
 from dashboards.pages.utilisation import build_tiles, hours_table, rent_note
 from dashboards.periods import parse_period
 from tests.unit.dashboards.views import make_view
@@ -33,6 +34,7 @@ def test_hours_at_the_mean_of_their_own_prices(rent: str, paid_hours: list[int],
         (0.5, 0.3, 0.6, "warn", "in batches like these, 60.0\xa0% of the time"),
         (0.61, 0.3, 0.6, "good", "in batches like these, 60.0\xa0% of the time"),
         (1.0, 0.3, 1.8, "warn", "batches as small as these never get there"),
+        (1.0, 1.5, 1.8, "warn", "of its capacity; see Break-even"),
         (0.5, None, None, "", "of its capacity; see Break-even"),
     ],
 )
@@ -45,7 +47,7 @@ def test_time_used_is_held_against_time_and_not_against_capacity(
     found |= {"break_even_utilisation": pays, "break_even_busy_share": busy}
     shown = build_tiles(found, "7 days")
     assert f'<div class="be-tile {tone}"><div class="be-tile-label">Pays above</div>' in shown
-    assert (">30.0 %<" if pays else ">unknown<") in shown
+    assert (f">{share(pays)}<" if pays else ">unknown<") in shown
     assert said in shown
 
 
