@@ -61,15 +61,16 @@ _NOT_BY_THIS_MODEL: Final = re.compile(
     rb"|failed to initialize samplers|unable to generate parser|logprobs is not supported|Field 'n': value must be"
     rb"|response prefill is|assistant messages at the end|cannot continue an assistant message|prompt must be a string"
     rb"|\"loc\":\[\"body\",\"(?:tools|tool_choice)\"|\('body', '(?:stop|tools|tool_choice)'"
-    rb"|'\} support tool (?:calls|messages)\"|\"Request preprocessing failed|requested feature is not supported",
+    rb"|'\} support tool (?:calls|messages)\"|\"Request preprocessing failed|requested feature is not supported"
+    rb"|\"code\"\s*:\s*\"unsupported_(?:parameter|value)\"|out-of-vocab token|logit_bias must has keys in",
     re.IGNORECASE,
 )
 """How providers reject what other models accept: a longer answer, more stop sequences, another effort, more tools,
-longer names, other schemas of tools or answers, messages in another order, more or larger pictures, or any. Anthropic,
-OpenAI, Cloudflare, DashScope, DeepSeek, Fireworks, Gemini, Groq, Kimi, LitServe, llama.cpp, LM Studio, LMDeploy,
-MiniMax, Mistral, ModelScope, Ollama, OpenRouter, Perplexity, Ray Serve, SambaNova, Snowflake, vLLM, watsonx, xAI,
-Xinference; and DeepInfra, with 405. Z.ai (1210, 1213, 1214) and SiliconFlow (20015) say no more than that a parameter
-is wrong."""
+longer names, other schemas of tools or answers, messages in another order, more or larger pictures, another
+vocabulary's tokens, or any. Anthropic, OpenAI, Cloudflare, DashScope, DeepSeek, Fireworks, Gemini, Groq, Kimi,
+LitServe, llama.cpp, LM Studio, LMDeploy, MiniMax, Mistral, ModelScope, Ollama, OpenRouter, Perplexity, Ray Serve,
+SambaNova, SGLang, Snowflake, vLLM, watsonx, xAI, Xinference, our own engine (by a code of OpenAI's); and DeepInfra,
+with 405. Z.ai (1210, 1213, 1214) and SiliconFlow (20015) say no more than that a parameter is wrong."""
 _NO_SUCH_MODEL: Final = re.compile(
     rb'"(?:model_not_found|model_decommissioned|model_not_available|model_not_supported|unknown_model|invalid_model)"'
     rb"|model (?:does )?not exist|model not found|(?:unknown|invalid) model\b|is not a valid model"

@@ -5,7 +5,8 @@ EngineError
 ├── ModelUnsupported       a readable file of an architecture or quantisation that we do not run
 ├── DoesNotFit             weights and KV cache exceed the available memory; states the numbers
 ├── InvalidRequest         the caller's fault; names the parameter
-│   └── ContextLengthExceeded
+│   ├── ContextLengthExceeded
+│   └── NotOffered         nothing is wrong with it, and another server may take it
 ├── QueueFull              try again after `retry_after_seconds`
 ├── EngineDraining         the process is shutting down; another one may answer
 ├── StepFailed             a forward pass raised; its requests are lost, the engine continues
@@ -43,6 +44,12 @@ class ContextLengthExceeded(InvalidRequest):
     """The prompt leaves no room for an answer in the context window."""
 
     code = "context_length_exceeded"
+
+
+class NotOffered(InvalidRequest):
+    """Nothing is wrong with it, and another server may take it. The gateway goes by the code, OpenAI's."""
+
+    code = "unsupported_parameter"
 
 
 class QueueFull(EngineError):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from local_engine.errors import InvalidRequest
+from local_engine.errors import InvalidRequest, NotOffered
 
 LEAST_TEMPERATURE = 1e-5
 MAX_STOP_STRINGS = 16
@@ -74,8 +74,10 @@ class SamplingParams:
                 raise InvalidRequest(f"{name} must be between {low} and {high}, not {value}.", parameter=name)
         if self.logprobs is not None and not 0 <= self.logprobs <= MAX_TOP_LOGPROBS:
             raise InvalidRequest(f"top_logprobs must be between 0 and {MAX_TOP_LOGPROBS}.", parameter="top_logprobs")
-        if len(self.stop) > MAX_STOP_STRINGS or any(not text for text in self.stop):
-            raise InvalidRequest(f"stop takes up to {MAX_STOP_STRINGS} non-empty strings.", parameter="stop")
+        if any(not text for text in self.stop):
+            raise InvalidRequest("stop takes no empty string.", parameter="stop")
+        if len(self.stop) > MAX_STOP_STRINGS:
+            raise NotOffered(f"stop takes up to {MAX_STOP_STRINGS} strings here.", parameter="stop")
         if self.allowed_token_ids is not None:
             self._check_allowed(self.allowed_token_ids)
         if any(not -100 <= bias <= 100 for bias in self.logit_bias.values()):

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from local_engine.encoder import SentenceEncoder
-from local_engine.errors import InvalidRequest
+from local_engine.errors import InvalidRequest, NotOffered
 from local_engine.server.openai_protocol import parse_body
 
 MAX_INPUTS = 2048
@@ -40,14 +40,14 @@ def answer_embeddings(encoder: SentenceEncoder, body: bytes, chat_model: str = "
     inputs = [request.input] if isinstance(request.input, str) else request.input
     texts = [text for text in inputs if isinstance(text, str)]
     if len(texts) < len(inputs):
-        raise InvalidRequest(
+        raise NotOffered(
             "input must be text: token ids would be another model's (LangChain: check_embedding_ctx_length=False).",
             parameter="input",
         )
     if not texts or len(texts) > MAX_INPUTS or not all(texts):
         raise InvalidRequest(f"input is one to {MAX_INPUTS} non-empty strings.", parameter="input")
     if request.dimensions not in (None, encoder.dimensions):
-        raise InvalidRequest(f"This model's vectors have {encoder.dimensions} dimensions.", parameter="dimensions")
+        raise NotOffered(f"This model's vectors have {encoder.dimensions} dimensions.", parameter="dimensions")
     began = time.perf_counter()
     embedded = encoder.encode(texts, _first(request.truncate_prompt_tokens, encoder))
     seconds = time.perf_counter() - began

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from local_engine.errors import InvalidRequest
+from local_engine.errors import InvalidRequest, NotOffered
 from local_engine.sampling.sampling_params import MAX_TOP_LOGPROBS, Constraint, SamplingParams
 from local_engine.sampling.tool_grammar import function_of
 from local_engine.server.refused_fields import REFUSED, REFUSED_IN_CHAT, refuse_fields
@@ -53,7 +53,7 @@ class Sampled(Struct, kw_only=True):
     bad_words: list[str] | None = None
     add_special_tokens: bool = True
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1)] | None = None
-    n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
+    n: Annotated[int, Meta(ge=1)] | None = None
     logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -214,7 +214,7 @@ def parse_completion(body: bytes) -> CompletionRequest:
     request = parse_body(_COMPLETION, body)
     refuse_fields(body, REFUSED)
     if request.suffix:
-        raise InvalidRequest("suffix is not supported: this model can only continue a text.", parameter="suffix")
+        raise NotOffered("suffix is not supported: this model can only continue a text.", parameter="suffix")
     _refuse(request)
     _refuse_nothing(request.longest, has_use=bool(request.echo) or request.prompt_logprobs is not None)
     return request
@@ -233,14 +233,14 @@ def _refuse(request: Sampled) -> None:
     """Raises InvalidRequest for what neither endpoint supports."""
     if request.stream_options is not None and not request.stream:
         raise InvalidRequest("stream_options needs stream: true.", parameter="stream_options")
+    if request.choices > MAX_CHOICES:
+        raise NotOffered(f"n is at most {MAX_CHOICES} here; ask again for more.", parameter="n")
     if request.best_of not in (None, request.choices):
-        raise InvalidRequest("best_of is not supported; request n answers and choose one.", parameter="best_of")
+        raise NotOffered("best_of is not supported; request n answers and choose one.", parameter="best_of")
     if request.use_beam_search:
-        raise InvalidRequest(
-            "Beam search is not supported; request n answers and choose one.", parameter="use_beam_search"
-        )
+        raise NotOffered("Beam search is not supported; request n answers and choose one.", parameter="use_beam_search")
     if request.prompt_logprobs is not None and request.stream:
-        raise InvalidRequest(
+        raise NotOffered(
             "prompt_logprobs is not sent in a stream; leave stream out, or send echo and logprobs to /v1/completions.",
             parameter="prompt_logprobs",
         )
@@ -316,6 +316,6 @@ def _logit_bias(raw: dict[str, float], vocabulary_size: int) -> dict[int, float]
     for key, value in raw.items():
         # Longer numbers are in no vocabulary, and Python refuses to read them.
         if not key.isdecimal() or len(key) > MOST_DIGITS or int(key) >= vocabulary_size:
-            raise InvalidRequest(f"logit_bias names the unknown token {key[:MOST_DIGITS]!r}.", parameter="logit_bias")
+            raise NotOffered(f"logit_bias names the unknown token {key[:MOST_DIGITS]!r}.", parameter="logit_bias")
         bias[int(key)] = value
     return bias

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from local_engine.errors import InvalidRequest
+from local_engine.errors import NotOffered
 
 SAMPLERS: Final = "{name} is not supported; draw with temperature, top_p, top_k and min_p."
 LIMIT: Final = "{name} is not read; send max_tokens."
@@ -51,9 +51,9 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def refuse_fields(body: bytes, refused: dict[str, tuple[tuple[Any, ...], str]]) -> None:
-    """Raises InvalidRequest for the first of these fields in use in a body, known to be a JSON object."""
+    """Raises NotOffered for the first of these fields in use in a body, known to be a JSON object."""
     fields = _FIELDS.decode(body)
     for name in refused.keys() & fields.keys():
         neutral, sentence = refused[name]
         if msgspec.json.decode(fields[name]) not in (None, *neutral):
-            raise InvalidRequest(sentence.format(name=name), parameter=name)
+            raise NotOffered(sentence.format(name=name), parameter=name)

@@ -4,7 +4,7 @@ model."""
 import json
 from typing import Any, Final
 
-from local_engine.errors import InvalidRequest
+from local_engine.errors import InvalidRequest, NotOffered
 
 # OpenAI's role names, and those that chat templates know.
 ROLES: Final = {
@@ -59,7 +59,7 @@ def _text(content: Any, where: str) -> str:
 def _part_text(part: Any, where: str) -> str:
     if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
         return part["text"]
-    raise InvalidRequest("This model reads text only.", parameter=f"{where}.content")
+    raise NotOffered("This model reads text only.", parameter=f"{where}.content")
 
 
 def _tool_calls(calls: Any, where: str) -> list[dict[str, Any]]:

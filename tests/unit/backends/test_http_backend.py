@@ -112,6 +112,9 @@ REFUSALS = [
     "max_tokens=5000 cannot be greater than max_model_len=2048. Please request fewer output tokens.",
     "max_output_tokens=5000 cannot be greater than max_model_len=2048. Please request fewer output tokens.",
     "max_completion_tokens=5000 cannot be greater than max_model_len=2048. Please request fewer output tokens.",
+    # vLLM, SGLang:
+    "token_id(s) [151936] in logit_bias contain out-of-vocab token ids. Vocabulary size: 151936",
+    "logit_bias must has keys in [0, 151935], got 151936.",
     "Requested sample logprobs of 50, which is greater than max allowed: 20 (parameter=logprobs, value=50)",
     "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 150.",
     "'tools' : maximum number of items is 128",

@@ -8,6 +8,9 @@ import httpx
 import pytest
 import torch
 
+from backends.errors import Untranslatable, UpstreamRejected
+from backends.http.errors import error_from_status
+from backends.http_backend import where_another_may_do
 from local_engine.assembly import Engine, assemble
 from local_engine.config import EngineConfig
 from local_engine.errors import InvalidRequest
@@ -95,6 +98,39 @@ async def test_values_that_leave_nothing_are_refused(
     answer = await client.post("/v1/completions", json=TEXT | changes)
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["param"] == parameter
+
+
+@pytest.mark.parametrize(
+    ("path", "changes"),
+    [
+        ("chat/completions", {"n": 17}),
+        ("chat/completions", {"stop": list("abcdefghijklmnopq")}),
+        ("chat/completions", {"logit_bias": {"100000": 5}}),
+        ("chat/completions", {"modalities": ["text", "audio"]}),
+        ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "file"}]}]}),
+        ("chat/completions", {"top_a": 0.5}),
+        ("completions", {"suffix": "end"}),
+        ("completions", {"best_of": 3}),
+    ],
+)
+async def test_what_another_server_may_take_goes_on_to_one(
+    client: httpx.AsyncClient, path: str, changes: dict[str, Any]
+) -> None:
+    """Through the gateway it was the caller's mistake, and no other model was asked."""
+    answer = await client.post(f"/v1/{path}", json=(HI if path.startswith("chat") else TEXT) | changes)
+    assert isinstance(as_the_gateway_reads(answer), Untranslatable), answer.text
+
+
+async def test_what_is_wrong_anywhere_does_not(client: httpx.AsyncClient) -> None:
+    for changes in ({"temperature": 9}, {"n": 0}, {"stop": [""]}, {"logit_bias": {"5": 101}}):
+        answer = await client.post("/v1/chat/completions", json=HI | changes)
+        assert not isinstance(as_the_gateway_reads(answer), Untranslatable), answer.text
+
+
+def as_the_gateway_reads(answer: httpx.Response) -> UpstreamRejected:
+    refusal = error_from_status(answer.status_code, {}, answer.content, backend="local")
+    assert isinstance(refusal, UpstreamRejected)
+    return where_another_may_do(refusal, answer.content, "m")
 
 
 async def test_only_allowed_tokens_are_drawn(client: httpx.AsyncClient) -> None:
