@@ -8,6 +8,7 @@ from typing import Final, cast
 
 import msgspec
 
+from backends.formats.json_objects import NOT_JSON
 from backends.protocol import BackendHealth
 
 _LABEL: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
@@ -68,7 +69,7 @@ def parse_engine_health(status: int, body: bytes) -> BackendHealth:
     """Our engine's `/health`: `{"status": "ok" | "stalled" | "draining", "free_slots", "running", ...}`."""
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except NOT_JSON:
         return BackendHealth(False, f"health answered {status} without JSON")
     if not isinstance(document, dict):
         return BackendHealth(False, f"health answered {status} without a JSON object")

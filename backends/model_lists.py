@@ -6,6 +6,8 @@ from typing import Final, Protocol, cast, runtime_checkable
 
 import msgspec
 
+from backends.formats.json_objects import NOT_JSON
+
 PREFIX: Final = "models/"
 """Precedes each name in Google's lists."""
 
@@ -57,7 +59,7 @@ def parse_model_list(status: int, body: bytes, *, url: str) -> ModelList:
 def _models(body: bytes) -> list[Mapping[str, object]] | None:
     try:
         said: object = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except NOT_JSON:
         return None
     if isinstance(said, Mapping):
         fields = cast(Mapping[str, object], said)

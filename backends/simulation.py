@@ -9,6 +9,7 @@ from typing import Final, cast
 
 import msgspec
 
+from backends.formats.json_objects import NOT_JSON
 from backends.protocol import Call
 from backends.scripted import Outcome
 from backends.usage import Usage
@@ -54,7 +55,7 @@ def _estimate(body: bytes) -> tuple[int, int | None]:
     """(estimated input tokens, the caller's limit on output tokens). An empty input counts as one token."""
     try:
         document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except NOT_JSON:
         return max(1, round(len(body) / CHARACTERS_PER_TOKEN)), None
     fields = cast(dict[str, object], document) if isinstance(document, dict) else {}
     characters = _characters(fields.get("messages")) + _characters(fields.get("prompt"))

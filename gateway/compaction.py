@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from backends.endpoints.responses_compaction import COMPACTION, TRIGGER, is_kept_message
-from backends.formats.json_objects import Fields, decode_object, objects_of, text_of
+from backends.formats.json_objects import NOT_JSON, Fields, decode_object, objects_of, text_of
 from backends.formats.json_splice import NotAnObject, splice
 from backends.protocol import Chunk
 from gateway.errors import InvalidRequest, UpstreamFailed
@@ -61,7 +61,7 @@ def _items_in(body: bytes) -> bytes:
     require_bearable(body)
     try:
         asked = _ASKED.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise InvalidRequest(f"The body is not valid: {error}.", code="invalid_json") from error
     items = items_of(bytes(asked.input))
     if items is None:

@@ -25,7 +25,7 @@ from backends.formats.chat_fields import (
     refuse_unsayable,
     untranslatable,
 )
-from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.json_objects import NOT_JSON, Fields, decode_object, part_of, text_of
 
 _DATA_URL: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,(.*)", re.DOTALL)
 
@@ -117,7 +117,7 @@ def parse_chat(body: bytes) -> ChatView:
 def _decode(body: bytes) -> object:
     try:
         return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise invalid("body", f"not JSON: {error}") from error
 
 

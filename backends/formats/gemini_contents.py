@@ -8,7 +8,7 @@ from typing import Final, cast
 import msgspec
 
 from backends.formats.gemini import believable_usage, finish_of, has_calls_in, not_content
-from backends.formats.json_objects import Fields, decode_object, objects_of, part_of, text_of
+from backends.formats.json_objects import NOT_JSON, Fields, decode_object, objects_of, part_of, text_of
 from backends.formats.json_splice import find_members, splice
 from backends.formats.past_thinking import UNKNOWN_SIGNATURE
 from backends.formats.proto_json import many_of
@@ -65,7 +65,7 @@ def with_signatures(contents: bytes) -> bytes:
         return contents
     try:
         found = msgspec.json.decode(contents)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # for the provider to reject
+    except NOT_JSON:  # for the provider to reject
         return contents
     turns = groupby(objects_of(many_of(found)), lambda content: content.get("role") == "model")
     changed = [_sign(list(turn), is_models=is_models) for is_models, turn in turns]

@@ -13,6 +13,8 @@ _ESCAPED: Final = re.compile(rb"(?<!\\)(?:\\+u[0-9a-fA-F]{4})+")
 """Also inside JSON in a text, as a call's arguments are, which servers read too."""
 _ESCAPE: Final = re.compile(rb"\\+u")
 LARGEST: Final = sys.float_info.max
+NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises for bytes that are no JSON, or nested too deeply, or not of its type."""
 _LINE_ENDS: Final = tuple((end.encode(), b"\\u%04x" % ord(end)) for end in "\u2028\u2029\x85")
 """What JSON may contain unescaped, but some readers of lines take for the end of one: Google's clients, Python's
 `splitlines` and httpx."""
@@ -22,7 +24,7 @@ def decode_object(data: bytes) -> Fields | None:
     """The JSON object, or None if the bytes are not one."""
     try:
         document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except NOT_JSON:
         return None
     return cast(Fields, document) if isinstance(document, dict) else None
 

@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from backends.formats.json_objects import NOT_JSON
+
 MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 VALUES: Final = msgspec.json.Decoder(list[msgspec.Raw])
@@ -53,7 +55,7 @@ def find_members(body: bytes) -> dict[str, Member]:
     """
     try:
         values = MEMBERS.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise NotAnObject(f"the body is not a JSON object: {error}") from error
     if len(values) > _MOST_MEMBERS:
         raise NotAnObject(f"the JSON object has {len(values):,} members, more than {_MOST_MEMBERS:,}")

@@ -14,6 +14,7 @@ import msgspec
 
 from backends.errors import UnreadableAnswer, UpstreamRejected
 from backends.formats.form_splice import NotAForm, find_fields, is_form, splice_form, text_fields
+from backends.formats.json_objects import NOT_JSON
 from backends.formats.json_splice import splice
 from backends.formats.openai import error_body
 from backends.formats.openai_request import members_of
@@ -116,7 +117,7 @@ def read_answer(body: bytes, asked: MediaAsked, call: Call, *, backend: str) -> 
         return _whole(body, _usage_of_captions(body))
     try:
         answer = _ANSWER.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         if asked.shape == "text":  # a server that always answers with text
             return _whole(body, None)
         raise no_answer(f"{backend} answered with something that is not JSON", body) from error

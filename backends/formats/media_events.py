@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from backends.formats.json_objects import NOT_JSON
 from backends.formats.media import TRANSCRIPTS, image_usage, transcript_usage
 from backends.formats.usage_wire import MAX_TOKENS, MalformedUsage, parse_openai_usage
 from backends.http.stream_reader import StreamReader
@@ -44,7 +45,7 @@ class MediaStreamReader(StreamReader):
             return self.end()
         try:
             event = _EVENT.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except NOT_JSON as error:
             raise self._broken("sent an event that is not JSON") from error
         if event.error is not None or event.type == "error":
             raise self._failed(event.error)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from backends.errors import BackendError, UnreadableAnswer
 from backends.formats.answer_parts import with_one_text
-from backends.formats.json_objects import decode_object, integer, objects_of
+from backends.formats.json_objects import NOT_JSON, decode_object, integer, objects_of
 from backends.formats.openai_events import ChatEvent, Choice, decode_leniently, error_in_text, error_told
 from backends.formats.text_runs import BETWEEN, TextRuns
 from backends.formats.usage_wire import MalformedUsage, parse_openai_usage, parse_timings
@@ -136,7 +136,7 @@ class OpenAIStreamReader(StreamReader):
             return None
         try:
             decoded, lines = self._texts.decode(datas)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except NOT_JSON:
             return None
         if _has_failure(decoded) or error_told(decoded, lines) is not None:
             return None
@@ -171,7 +171,7 @@ class OpenAIStreamReader(StreamReader):
         try:
             [event], [line] = self._texts.decode([data])
             return event, line
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except NOT_JSON:
             pass
         try:
             return decode_leniently(data)
@@ -330,7 +330,7 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
     body is no answer: some providers say in a 200 what went wrong."""
     try:
         event = _ANSWER.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_JSON:
         try:
             event, body = decode_leniently(body)
         except ValueError as error:

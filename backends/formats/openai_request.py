@@ -13,7 +13,7 @@ from backends.errors import UpstreamRejected
 from backends.formats.answer_schema import without_value
 from backends.formats.cache_breakpoints import mark_breakpoints
 from backends.formats.call_ids import with_call_ids
-from backends.formats.json_objects import objects_of
+from backends.formats.json_objects import NOT_JSON, objects_of
 from backends.formats.json_splice import (
     VALUES,
     Member,
@@ -247,7 +247,7 @@ def _while_it_thinks(call: Call, members: Mapping[str, Member]) -> dict[str, byt
         member = members.get(name)
         try:
             return None if member is None else msgspec.json.decode(member.of(call.body))
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
+        except NOT_JSON:  # its provider's to refuse
             return None
 
     if is_in_own_words(call, said("model")):
@@ -312,7 +312,7 @@ def _with_breakpoints(
     said = edits.get("messages") or (member.of(body) if member else b"")
     try:
         messages = msgspec.json.decode(said)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # its provider's to refuse
+    except NOT_JSON:  # its provider's to refuse
         return {}
     return {"messages": msgspec.json.encode(messages)} if mark_breakpoints(objects_of(messages)) else {}
 

@@ -13,7 +13,7 @@ import msgspec
 
 from backends.errors import UnreadableAnswer, Untranslatable, UpstreamRejected
 from backends.formats.chat_fields import invalid, untranslatable
-from backends.formats.json_objects import Fields, part_of
+from backends.formats.json_objects import NOT_JSON, Fields, part_of
 from backends.formats.json_splice import splice
 from backends.formats.openai_request import members_of
 from backends.formats.usage_wire import PICO_PER_USD, believable, dollars, token_count
@@ -142,7 +142,7 @@ def read_answer(body: bytes, asked: RerankAsked, call: Call, *, backend: str) ->
     UnreadableAnswer, or the BackendError that an error in the answer stands for."""
     try:
         said = _ANSWER.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise no_answer(f"{backend} answered with something other than a ranking", body) from error
     answer = _Answer(data=said) if isinstance(said, list) else said
     if answer.error is not None:

@@ -7,6 +7,7 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel
 
+from backends.formats.json_objects import NOT_JSON
 from gateway.api.callers_key import tenant_of_caller
 from gateway.api.listed import MOST_ITEMS, USUAL_ITEMS, Listed, Order, listed, page_of
 from gateway.errors import InvalidRequest
@@ -143,7 +144,7 @@ async def _asked(request: Request, *required: str) -> _Asked:
         asked = _ASKED.decode(body)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"The body is not valid here: {error}.") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise unreadable(body, error) from error
     for name in required:
         if name not in cast(dict[str, object], given):

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from backends.endpoints.messages_events import messages_error
-from backends.formats.json_objects import Fields, decode_object, on_one_line, part_of
+from backends.formats.json_objects import NOT_JSON, Fields, decode_object, on_one_line, part_of
 from backends.protocol import VENDOR_HEADERS
 from gateway.api.batches import BatchId, new_batch, require_room
 from gateway.api.callers_key import key_of_caller, tenant_of_caller
@@ -193,7 +193,7 @@ def _parse(body: bytes, most: int) -> Sequence[_Request]:
         requests = msgspec.json.decode(body, type=_Requests).requests
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"{error}: send requests, each with a custom_id and params.", param="requests") from error
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise unreadable(body, error) from error
     if not 1 <= len(requests) <= most:
         raise InvalidRequest(f"requests: a batch takes 1 to {most:,} of them.", param="requests")

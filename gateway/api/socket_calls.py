@@ -11,7 +11,7 @@ import msgspec
 from starlette.types import Message, Scope
 
 from backends.endpoints.responses_items import ResponseHead
-from backends.formats.json_objects import Fields, decode_object, text_of
+from backends.formats.json_objects import NOT_JSON, Fields, decode_object, text_of
 from backends.formats.json_splice import NotAnObject, splice
 from backends.http.sse import SseParser
 from backends.usage import Usage
@@ -69,7 +69,7 @@ def parse_create(body: bytes) -> Create:
     require_bearable(body)
     try:
         event = _EVENT.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise InvalidRequest(f"The message is not valid JSON: {error}.", code="invalid_json") from error
     if event.type != CREATE:
         raise InvalidRequest(f"type: send {CREATE}; nothing else is known here.", param="type", code="unknown_event")

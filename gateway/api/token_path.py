@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from backends.endpoints.cursor_chats import chat_from_cursor
 from backends.errors import UpstreamRejected
 from backends.formats.form_splice import NotAForm, is_form, splice_form, without_boundary
+from backends.formats.json_objects import NOT_JSON
 from backends.protocol import JSON, MEDIA, TRACE_HEADERS, VENDOR_HEADERS, Operation
 from gateway.api.asgi_caller import AsgiCaller, while_connected
 from gateway.api.idempotency_keys import KEY_HEADER, SendSink, as_send, idempotency_key
@@ -214,7 +215,7 @@ def of_deployment(body: bytes, content_type: str, name: str) -> bytes:
     require_bearable(body)
     try:
         fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except NOT_JSON:
         return body
     return msgspec.json.encode(fields | {"model": name})
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from backends.formats.json_objects import Fields, decode_object, on_one_line, part_of
+from backends.formats.json_objects import NOT_JSON, Fields, decode_object, on_one_line, part_of
 from gateway.batches.values import LineProblem, LineResult, Tokens
 
 EXPIRED_CODE: Final = "batch_expired"
@@ -86,7 +86,7 @@ def parse_line(number: int, text: bytes, endpoint: str) -> Line | LineProblem:
     except msgspec.ValidationError as error:
         why = f"{error}: a line needs custom_id, method, url and body, and the body needs a model"
         return LineProblem("invalid_line", why, number)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         return LineProblem("invalid_json_line", f"This line is not valid JSON: {error}.", number)
     if not written.custom_id:
         return LineProblem("missing_required_parameter", "custom_id is empty.", number, "custom_id")

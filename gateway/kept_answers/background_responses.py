@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from backends.endpoints.responses_items import ResponseHead
-from backends.formats.json_objects import decode_object, text_of
+from backends.formats.json_objects import NOT_JSON, decode_object, text_of
 from gateway.access.keys import KeyRecord
 from gateway.errors import BreakevenError, StoreDown
 from gateway.kept_answers.background_callers import BackgroundStream, Hearer, Nobody
@@ -60,7 +60,7 @@ def _asked(incoming: Incoming) -> _Asked | None:
         return None
     try:
         return _ASKED.decode(incoming.body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except NOT_JSON:
         return None  # the next reader reports what is wrong
 
 

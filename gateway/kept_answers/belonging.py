@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from backends.formats.json_objects import decode_object, text_of
+from backends.formats.json_objects import NOT_JSON, decode_object, text_of
 from backends.formats.json_splice import ESCAPE, NotAnObject, find_members, splice
 from backends.protocol import Chunk
 from gateway.errors import InvalidRequest
@@ -39,7 +39,7 @@ def named_conversation(body: bytes) -> str | None:
     require_bearable(body)
     try:
         asked = _NAMED.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except NOT_JSON:
         return None  # the next reader reports what is wrong
     named = asked.conversation
     conversation_id = text_of(named, "id") if isinstance(named, dict) else named
@@ -101,7 +101,7 @@ class BelongingCaller(PassingCaller):
             return False
         try:
             output = split_items(output_of(response))
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:  # already paid for, so it is sent
+        except NOT_JSON as error:  # already paid for, so it is sent
             log.warning("a turn is not kept in its conversation: its provider lists no output: %s", error)
             return False
         return await self.conversations.append(self.belonging, [*split_items(self.items), *output])

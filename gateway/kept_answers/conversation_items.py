@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from backends.formats.json_objects import Fields, decode_object, text_of
+from backends.formats.json_objects import NOT_JSON, Fields, decode_object, text_of
 from backends.formats.json_splice import VALUES
 from gateway.errors import InvalidRequest
 
@@ -152,7 +152,7 @@ def require_calls(before: Sequence[bytes], items: bytes) -> None:
     try:
         given = _PAIRED.decode(items)
         known = [item for part in before for item in _PAIRED.decode(part)] + given
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):  # the next reader reports what is wrong
+    except NOT_JSON:  # the next reader reports what is wrong
         return
     if any(item.type in _OPAQUE for item in known):
         return

@@ -14,7 +14,7 @@ from typing import Final, cast
 
 import msgspec
 
-from backends.formats.json_objects import Fields, decode_object
+from backends.formats.json_objects import NOT_JSON, Fields, decode_object
 from backends.formats.json_splice import VALUES, NotAnObject, splice
 from gateway.errors import BodyTooLarge, InvalidRequest, Overloaded, StoreDown
 from gateway.kept_answers.conversation_items import (
@@ -119,7 +119,7 @@ class KeptResponses(KeptTurns):
         require_bearable(incoming.body)
         try:
             asked = _ASKED.decode(incoming.body)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        except NOT_JSON:
             return incoming, None  # the next reader reports what is wrong
         if not isinstance(asked.background, bool | None):
             raise InvalidRequest("background: must be true or false.", param="background")
