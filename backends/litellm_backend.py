@@ -21,7 +21,7 @@ from backends.errors import (
     UpstreamUnavailable,
 )
 from backends.formats.anthropic import REFUSAL
-from backends.formats.chat_fields import invalid, untranslatable
+from backends.formats.chat_fields import parse_object, untranslatable
 from backends.formats.gemini import tier_that_answered
 from backends.formats.json_objects import decode_object, first_of, objects_of, part_of
 from backends.formats.named_addresses import PICTURE, addresses_in
@@ -169,9 +169,7 @@ class LitellmBackend:
         return None
 
     def _arguments(self, call: Call) -> dict[str, object]:
-        fields = decode_object(call.body)
-        if fields is None:
-            raise invalid("body", "must be a JSON object")
+        fields = parse_object(call.body)
         self._refuse_fetching(fields.get("messages"), call.upstream_model)
         if _has_no_such_tier(call.upstream_model, fields.get("service_tier")):
             del fields["service_tier"]

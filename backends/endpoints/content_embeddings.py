@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from backends.formats.chat_fields import invalid, list_of, object_of
+from backends.formats.chat_fields import invalid, list_of, object_of, parse_object
 from backends.formats.json_objects import Fields, decode_object, number, objects_of, part_of, text_of
 from backends.formats.proto_json import NamedTwice, many_of, member_of, members_of, whole_number
 
@@ -12,9 +12,7 @@ from backends.formats.proto_json import NamedTwice, many_of, member_of, members_
 def embedding_body(body: bytes, *, model: str, is_batch: bool) -> bytes:
     """The equivalent OpenAI body, without `taskType` and `title`, which that format lacks.
     Raises UpstreamRejected, naming the field."""
-    fields = decode_object(body)
-    if fields is None:
-        raise invalid("body", "must be a JSON object")
+    fields = parse_object(body)
     try:
         asked = members_of(fields)
         requests = list_of(many_of(asked.get("requests")), "requests") if is_batch else [asked]

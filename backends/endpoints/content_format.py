@@ -12,7 +12,7 @@ from backends.endpoints.content_parts import Calls, model_message, user_messages
 from backends.endpoints.content_schema import json_schema_of
 from backends.endpoints.content_wrapping import Wrapping, needs_wrapping, wrapped
 from backends.endpoints.function_names import name_for_chats, own_names
-from backends.formats.chat_fields import invalid, list_of, object_of, untranslatable
+from backends.formats.chat_fields import invalid, list_of, object_of, parse_object, untranslatable
 from backends.formats.efforts import effort_of_budget
 from backends.formats.json_objects import Fields, decode_object, number, text_of
 from backends.formats.past_thinking import name_thoughts
@@ -70,9 +70,7 @@ def chat_from_content(
     """The equivalent OpenAI chat, with past reasoning under the names in `thoughts`; effort and call signatures are
     included only for backends known to accept them.
     Raises UpstreamRejected, naming the field; Untranslatable if other backends could serve it."""
-    fields = decode_object(body)
-    if fields is None:
-        raise invalid("body", "must be a JSON object")
+    fields = parse_object(body)
     try:
         asked = members_of(fields)
         config = member_of(asked, "generationConfig")

@@ -12,8 +12,8 @@ import msgspec
 from backends.endpoints.responses_compaction import ASK, COMPACTION, TRIGGER, asks_compaction
 from backends.endpoints.responses_tools import OFFER, Tools, arguments_of, is_among_some, parse_tools
 from backends.errors import Untranslatable, UpstreamRejected
-from backends.formats.chat_fields import in_background, invalid, list_of, object_of, untranslatable
-from backends.formats.json_objects import Fields, decode_object, part_of, text_of
+from backends.formats.chat_fields import in_background, invalid, list_of, object_of, parse_object, untranslatable
+from backends.formats.json_objects import Fields, part_of, text_of
 from backends.formats.past_thinking import THOUGHT, is_our_reasoning, name_thoughts, thought_of
 from backends.formats.responses import no_response
 from backends.formats.responses_chat import CALLS
@@ -80,9 +80,7 @@ def chat_body_from_responses(
     it, and the effort if `takes_effort`, since some clients send one to any model. `keeps_custom`: custom tools and
     their calls stay what they are, and do not become functions.
     Raises UpstreamRejected, naming the field; Untranslatable if other backends could serve it."""
-    fields = decode_object(body)
-    if fields is None:
-        raise invalid("body", "must be a JSON object")
+    fields = parse_object(body)
     if fields.get("background"):
         raise in_background()
     if previous := fields.get("previous_response_id"):

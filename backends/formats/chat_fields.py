@@ -10,7 +10,7 @@ from typing import Final, Literal, cast
 
 from backends.errors import Untranslatable, UpstreamRejected
 from backends.formats.answer_schema import JSON_KINDS, schema_in
-from backends.formats.json_objects import Fields, text_of
+from backends.formats.json_objects import Fields, decode_object, text_of
 from backends.formats.openai import error_body
 
 RANGES: Final[Mapping[str, tuple[float, float]]] = {
@@ -44,6 +44,13 @@ def invalid(param: str, why: str) -> UpstreamRejected:
 
 def _body(param: str, why: str, code: str) -> bytes:
     return error_body(f"{param}: {why}", kind="invalid_request_error", code=code, param=param)
+
+
+def parse_object(body: bytes) -> Fields:
+    """A whole body. Raises UpstreamRejected unless it is a JSON object."""
+    if (fields := decode_object(body)) is None:
+        raise invalid("body", "must be a JSON object")
+    return fields
 
 
 def object_of(value: object, where: str) -> Fields:
