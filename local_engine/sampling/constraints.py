@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import torch
 
-from local_engine.errors import InvalidRequest
+from local_engine.errors import InvalidRequest, NotOffered
 from local_engine.sampling.json_schema import guided_schema
 from local_engine.sampling.sampling_params import FORMAT, Constraint
 from local_engine.text.panics import panics_told
@@ -84,7 +84,7 @@ class ConstraintCompiler:
         try:
             from local_engine.sampling.guidance import GuidanceVocabulary
         except ModuleNotFoundError as error:
-            raise InvalidRequest(
+            raise NotOffered(
                 "This engine runs without the Python package llguidance, which keeps answers inside a schema, an "
                 "expression or a grammar; leave the constraint out, or install it beside the engine.",
                 parameter=FORMAT,
@@ -95,7 +95,7 @@ class ConstraintCompiler:
         # The library does not support every kind of vocabulary: such a model answers without constraints.
         except ValueError as error:
             message = f"This model's answers cannot be constrained: its vocabulary cannot be read ({error})."
-            raise InvalidRequest(message, parameter=FORMAT) from error
+            raise NotOffered(message, parameter=FORMAT) from error
 
 
 def requested_constraint(

@@ -12,7 +12,7 @@ import torch
 from llguidance import LLMatcher, LLTokenizer
 from llguidance.gbnf_to_lark import GrammarParser, resolve
 
-from local_engine.errors import InvalidRequest
+from local_engine.errors import NotOffered
 from local_engine.sampling.kept_constraints import KeptConstraints
 from local_engine.sampling.sampling_params import FORMAT, Constraint
 from local_engine.sampling.unspelt import unspelt, with_ids
@@ -53,7 +53,7 @@ class GuidanceVocabulary:
         self._compiled = KeptConstraints(self._compile, weight_of, count=KEPT_CONSTRAINTS, weight=KEPT_WEIGHT)
 
     def matcher(self, constraint: Constraint) -> "GuidanceMatcher":
-        """A fresh matcher at the beginning of an answer; raises InvalidRequest for an unsatisfiable constraint."""
+        """A fresh matcher at the beginning of an answer; raises NotOffered for an unsatisfiable constraint."""
         return GuidanceMatcher(self._compiled.get(constraint).deep_copy(), self._ends)
 
     def _compile(self, constraint: Constraint) -> LLMatcher:
@@ -172,7 +172,7 @@ def _grammar(constraint: Constraint, special: Mapping[str, int]) -> Any:
         raise _refusal(constraint, str(error)) from error
 
 
-def _refusal(constraint: Constraint, reason: str) -> InvalidRequest:
+def _refusal(constraint: Constraint, reason: str) -> NotOffered:
     """The library's message, without the grammar generated around a schema or an expression."""
     is_tools = constraint.parameter == "tools"
     # A response format combined with tools is a grammar of ours, too.
@@ -186,4 +186,4 @@ def _refusal(constraint: Constraint, reason: str) -> InvalidRequest:
     elif reason.startswith(NOT_KEPT):
         reason = f"{reason}; {WAYS_OUT}"
     what = "schema of a tool's parameters" if is_tools else kind.replace("_", " ")
-    return InvalidRequest(f"No answer can be kept to this {what}: {reason}", parameter=constraint.parameter)
+    return NotOffered(f"No answer can be kept to this {what}: {reason}", parameter=constraint.parameter)

@@ -185,7 +185,7 @@ def parse_chat(body: bytes) -> ChatRequest:
     request = parse_body(_CHAT, body)
     refuse_fields(body, REFUSED_IN_CHAT)
     if request.functions:
-        raise InvalidRequest("functions is no longer supported; send tools.", parameter="functions")
+        raise NotOffered("functions is no longer supported; send tools.", parameter="functions")
     if request.top_logprobs and not request.logprobs:
         raise InvalidRequest("top_logprobs needs logprobs: true.", parameter="top_logprobs")
     _refuse(request)

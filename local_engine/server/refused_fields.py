@@ -11,6 +11,7 @@ from local_engine.errors import NotOffered
 SAMPLERS: Final = "{name} is not supported; draw with temperature, top_p, top_k and min_p."
 LIMIT: Final = "{name} is not read; send max_tokens."
 ADAPTERS: Final = "{name} is not supported: the model is served as its file has it."
+SEARCH: Final = "{name} is not supported: this model searches nothing."
 TEXT_ONLY: Final = "{name} is not supported: this model reads and writes text."
 # Values with which a field changes nothing, and the sentence for all others; null changes nothing either.
 REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
@@ -38,6 +39,10 @@ REFUSED: Final[dict[str, tuple[tuple[Any, ...], str]]] = {
     "chat_template": ((), "{name} is not read: the model's own is used; chat_template_kwargs takes its names."),
     "lora": (([],), ADAPTERS),
     "lora_path": ((), ADAPTERS),
+    "web_search_options": ((), SEARCH),
+    "search_parameters": (({"mode": "off"},), SEARCH),
+    "enable_search": ((False,), SEARCH),
+    "plugins": (([],), SEARCH),
     "modalities": ((["text"], []), TEXT_ONLY),
     "audio": ((), TEXT_ONLY),
     "image_data": ((), TEXT_ONLY),

@@ -24,6 +24,10 @@ from tests.unit.local_engine.tiny_models import make_model, write_folder
 
 END = 257
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 6, "temperature": 0}
+UNIQUE = {
+    "type": "function",
+    "function": {"name": "f", "parameters": {"properties": {"a": {"type": "array", "uniqueItems": True}}}},
+}
 TEXT: dict[str, Any] = {"prompt": "hi", "max_tokens": 6, "temperature": 0, "logprobs": 0}
 
 
@@ -109,6 +113,9 @@ async def test_values_that_leave_nothing_are_refused(
         ("chat/completions", {"modalities": ["text", "audio"]}),
         ("chat/completions", {"messages": [{"role": "user", "content": [{"type": "file"}]}]}),
         ("chat/completions", {"top_a": 0.5}),
+        ("chat/completions", {"web_search_options": {}}),
+        ("chat/completions", {"functions": [{"name": "f"}]}),
+        ("chat/completions", {"tools": [UNIQUE], "tool_choice": "required"}),
         ("completions", {"suffix": "end"}),
         ("completions", {"best_of": 3}),
     ],
