@@ -36,6 +36,7 @@ TAGS_HEADER = b"x-breakeven-tags"
 RESERVED_TAGS = frozenset({"(none)", OTHER})
 """What reports say of requests without a tag, and of those with too many different ones."""
 CACHE_HEADER = b"x-breakeven-cache"
+ENCODING_HEADER = b"content-encoding"
 PASSED_ON = frozenset(name.encode() for name in TRACE_HEADERS | VENDOR_HEADERS)
 CACHE_WORDS = {"on": DEFAULT_SECONDS, "off": 0}
 TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
@@ -96,9 +97,9 @@ class TokenPath:
         try:
             given = dict(headers)  # most optional headers are absent: one lookup each tells
             tags = parse_tags(headers) if TAGS_HEADER in given else ()
-            body, encoding = await read_body(headers, receive, self._max_body_bytes)
+            body = await read_body(given.get(b"content-length", b""), receive, self._max_body_bytes)
             credential = credential_in(given)
-            if encoding is not None:
+            if ENCODING_HEADER in given and (encoding := encoding_of(headers)) is not None:
                 held = self._unpacker.hold(body, encoding, credential)
                 body = await self._unpacker.unpack(body)
             body = without_byte_order_mark(body)
@@ -289,17 +290,19 @@ def parse_cache_seconds(headers: list[tuple[bytes, bytes]]) -> int | None:
     return None
 
 
-async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit: int) -> tuple[bytes, bytes | None]:
-    """The whole body as it came, and its compression, if any.
+def encoding_of(headers: list[tuple[bytes, bytes]]) -> bytes | None:
+    """The body's compression, if any."""
+    named = [value for name, value in headers if name == ENCODING_HEADER and value.lower() != b"identity"]
+    return named[-1] if named else None
+
+
+async def read_body(announced: bytes, receive: Receive, limit: int) -> bytes:
+    """The whole body as it came.
 
     Raises BodyTooLarge as soon as the announced or the received size exceeds the limit.
     """
-    encoding: bytes | None = None
-    for name, value in headers:
-        if name == b"content-length" and value.isdigit() and int(value) > limit:
-            raise _too_large(limit)
-        if name == b"content-encoding" and value.lower() != b"identity":
-            encoding = value
+    if announced.isdigit() and int(announced) > limit:
+        raise _too_large(limit)
     parts: list[bytes] = []
     size = 0
     while True:
@@ -312,7 +315,7 @@ async def read_body(headers: list[tuple[bytes, bytes]], receive: Receive, limit:
             raise _too_large(limit)
         parts.append(part)
         if not message.get("more_body", False):
-            return (b"".join(parts) if len(parts) > 1 else part), encoding
+            return b"".join(parts) if len(parts) > 1 else part
 
 
 def _too_large(limit: int) -> BodyTooLarge:

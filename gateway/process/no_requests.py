@@ -1,7 +1,7 @@
 """Responses to connections that send no valid request, or one whose head is refused. Knows no connection."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 
@@ -32,6 +32,7 @@ UNKNOWN_CODING: Final = _refusal(
 )
 LONGEST_URL_BYTES: Final = 1 << 15
 _KEYS: Final = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"x-litellm-api-key"})
+_CODING: Final = b"transfer-encoding"
 _HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=%:\[\]]*")
 """https://www.rfc-editor.org/rfc/rfc3986#section-3.2.2 with an optional port; may be empty."""
 
@@ -41,7 +42,7 @@ def with_headers(refusal: bytes, headers: Iterable[tuple[bytes, bytes]]) -> byte
     return refusal.replace(b"\r\n", b"\r\n%b" % b"".join([b"%b: %b\r\n" % header for header in headers]), 1)
 
 
-def refusal_of(url: bytes, headers: Iterable[tuple[bytes, bytes]], http_version: str) -> bytes | None:
+def refusal_of(url: bytes, headers: Sequence[tuple[bytes, bytes]], http_version: str) -> bytes | None:
     """What to answer to a head that is valid HTTP, if it is refused.
 
     https://www.rfc-editor.org/rfc/rfc9112#section-3.2 demands one Host header, except of HTTP/1.0: a proxy on either
@@ -50,18 +51,15 @@ def refusal_of(url: bytes, headers: Iterable[tuple[bytes, bytes]], http_version:
     """
     if len(url) > LONGEST_URL_BYTES:
         return URL_TOO_LONG
-    host = None
-    has_key: set[bytes] = set()
-    for name, value in headers:
-        if name == b"host":
-            if host is not None:
-                return NO_HOST
-            host = value
-        elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-            return UNKNOWN_CODING
-        elif name in _KEYS:
-            if name in has_key:
-                return SEVERAL_KEYS
-            has_key.add(name)
+    by_name = dict(headers)
+    if len(by_name) < len(headers):  # only then does one look at each of what may be dozens
+        names = [name for name, _ in headers]
+        if names.count(b"host") > 1:
+            return NO_HOST
+        if any(names.count(key) > 1 for key in _KEYS):
+            return SEVERAL_KEYS
+    if _CODING in by_name and any(name == _CODING and value.strip().lower() != b"chunked" for name, value in headers):
+        return UNKNOWN_CODING
+    host = by_name.get(b"host")
     is_named = http_version == "1.0" if host is None else _HOST.fullmatch(host) is not None
     return None if is_named else NO_HOST

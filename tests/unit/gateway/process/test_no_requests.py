@@ -118,6 +118,7 @@ async def test_what_follows_a_body_joins_no_headers_and_has_an_end_too() -> None
         (b"GET http://x:99999/ HTTP/1.1\r\nhost: x\r\n\r\n", NO_REQUEST),
         (b"GET /" + b"a" * LONGEST_URL_BYTES + b" HTTP/1.1\r\nhost: x\r\n\r\n", URL_TOO_LONG),
         (IN_CHUNKS.replace(b"chunked", b"gzip, chunked") + b"5\r\nhello\r\n", UNKNOWN_CODING),
+        (IN_CHUNKS.replace(b"x\r\n", b"x\r\ntransfer-encoding: gzip\r\n") + b"5\r\nhello\r\n", UNKNOWN_CODING),
         (b"\r\n" * 40_000 + b"GET / HTTP/1.1\r\n\r\n", NO_HOST),
         (b"GET / HTTP/1.1\r\n\r\n", NO_HOST),
         (b"GET / HTTP/1.1\r\nhost: x\r\nHost: x\r\n\r\n", NO_HOST),
