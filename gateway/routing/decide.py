@@ -6,7 +6,6 @@ import msgspec
 
 from gateway.errors import ModelNotFound, NoCapableModel
 from gateway.ledger.entry import Decision
-from gateway.routing.expected_cost import expected_costs, expected_time_to_first_token_seconds
 from gateway.routing.plans import SIMULATE_TAG, is_allowed, plan_of, pool_of
 from gateway.routing.preference import (
     Ranked,
@@ -21,17 +20,10 @@ from gateway.routing.preference import (
     with_load_shared,
     within_reach,
 )
-from gateway.routing.refusals import (
-    DOWN_BECAUSE,
-    LACKS,
-    TOO_LONG,
-    none_does,
-    other_use,
-    refusal,
-    refusal_without_candidates,
-)
-from gateway.routing.rules import AUTO, CASCADED, EMBEDDINGS, READ_APART, SPECIALTIES, Cascade, Rule, Verify
-from gateway.routing.snapshot import Candidate, Pool, RequestFacts, Snapshot
+from gateway.routing.refusals import none_does, refusal, refusal_without_candidates
+from gateway.routing.rules import AUTO, CASCADED, SPECIALTIES, Cascade, Rule, Verify
+from gateway.routing.snapshot import Candidate, RequestFacts, Snapshot
+from gateway.routing.weighing import weigh
 
 DIRECT = "(direct)"
 """Stands for the rule's name when the request named its model and no rule routes that name."""
@@ -72,13 +64,13 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
         return _decide_direct(request, snapshot)
     rule, terms, facts = plan.rule, plan.terms, request.facts
     pool = pool_of(terms.from_, request, snapshot)
-    weighed = _weigh(pool, request)
+    weighed = weigh(pool, request)
     able = [ranked for ranked in weighed if ranked.rejected is None]
     if not able:
         if terms.cascade is not None:
             return _escalated_at_once(request, rule, terms.cascade, weighed, snapshot)
         if not pool.models:
-            _refuse_withoutpool_of(request, rule, snapshot)
+            _refuse_without_pool(request, rule, snapshot)
         _refuse(request, terms.name, weighed)
     kept = able if terms.keeps_all else apply_quality_shares(able, apply_limits(able, rule.choose), rule, facts)
     if not kept and rule.choose.if_none == "refuse":
@@ -104,7 +96,7 @@ def decide(request: RequestFacts, snapshot: Snapshot) -> Choice:
 def _cascaded(choice: Choice, cascade: Cascade, request: RequestFacts, snapshot: Snapshot) -> Choice:
     """Adds the models to escalate to. Answers that cannot be verified, streams above all, go to them at once. The
     choice stays as it is if none of them can serve, or if one was chosen anyway."""
-    weighed = _weigh(pool_of(tuple(cascade.escalate_to), request, snapshot), request)
+    weighed = weigh(pool_of(tuple(cascade.escalate_to), request, snapshot), request)
     able = [ranked for ranked in weighed if ranked.rejected is None]
     order = tuple(ranked.candidate for ranked in able)
     if not order or choice.decision.model in cascade.escalate_to:
@@ -124,12 +116,12 @@ def _escalated_at_once(
     request: RequestFacts, rule: Rule, cascade: Cascade, weighed: list[Ranked], snapshot: Snapshot
 ) -> Choice:
     """None of the rule's models can serve: uses those its answer would be escalated to. Raises as `decide`."""
-    strong = _weigh(pool_of(tuple(cascade.escalate_to), request, snapshot), request)
+    strong = weigh(pool_of(tuple(cascade.escalate_to), request, snapshot), request)
     known = {ranked.candidate.name for ranked in weighed}
     everything = [*weighed, *(one for one in strong if one.candidate.name not in known)]
     able = [ranked for ranked in strong if ranked.rejected is None]
     if not everything:
-        _refuse_withoutpool_of(request, rule, snapshot)
+        _refuse_without_pool(request, rule, snapshot)
     if not able:
         _refuse(request, rule.name, everything)
     return _choice(request, snapshot, rule.name, able[0], able, everything, _names_of(everything), 1.0)
@@ -140,46 +132,17 @@ def _decide_direct(request: RequestFacts, snapshot: Snapshot) -> Choice:
     if candidate is None or not is_allowed(candidate, request):
         known = {name for name, other in snapshot.candidates.items() if is_allowed(other, request)}
         raise ModelNotFound(request.requested_model, sorted(known | snapshot.routed_names - {AUTO}))
-    names = (candidate.name,)
-    [ranked] = _weigh(Pool((candidate,), names), request)
+    pool = pool_of((candidate.name,), request, snapshot)
+    [ranked] = weigh(pool, request)
     if ranked.rejected is not None:
         _refuse(request, DIRECT, [ranked])
-    return _choice(request, snapshot, DIRECT, ranked, [ranked], [ranked], names, 1.0)
-
-
-def _weigh(pool: Pool, request: RequestFacts) -> list[Ranked]:
-    """Each model's figures, and why it cannot serve, if so. What is the same for all is read once, since there may be
-    hundreds."""
-    facts, wanted = request.facts, SPECIALTIES.get(request.operation)
-    costs, qualities = expected_costs(facts, pool), facts.qualities_of(pool.names)
-    needs, states, window_tokens = facts.needs, facts.backend_state, facts.window_tokens
-    least_window = 0 if wanted in READ_APART else window_tokens + (facts.max_output_tokens or 1)
-    weighed: list[Ranked] = []
-    for at, candidate in enumerate(pool.models):  # for a few models faster than `zip`
-        rejected = None
-        if (specialty := candidate.specialty) != wanted and (
-            specialty is not None or wanted != EMBEDDINGS  # a server may offer embeddings from a text model
-        ):
-            rejected = f"{LACKS} {request.operation}: {other_use(specialty)}"
-        elif not candidate.supports.issuperset(needs):
-            rejected = f"{LACKS} {', '.join(sorted(set(needs) - candidate.supports))}"
-        elif candidate.context_window < least_window:
-            asked = f" + {facts.max_output_tokens:,} asked for" if facts.max_output_tokens else ""
-            rejected = f"about {window_tokens:,} tokens{asked} {TOO_LONG} of {candidate.context_window:,}"
-        elif states and (slots := states.get(candidate.name, (0, 0.0))[0]) < 0:
-            rejected = DOWN_BECAUSE.get(slots, "its backend is down")
-        if candidate.speed is None and not states:
-            seconds = candidate.typical_time_to_first_token_seconds
-        else:
-            seconds = expected_time_to_first_token_seconds(facts, candidate)
-        weighed.append(Ranked(candidate, costs[at], qualities[at], seconds, rejected))
-    return weighed
+    return _choice(request, snapshot, DIRECT, ranked, [ranked], [ranked], pool.names, 1.0)
 
 
 def options(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> tuple[float, list[Ranked]]:
     """The best quality available under the rule, and its candidates in order if any loss of quality were allowed."""
     pool = pool_of(rule.terms.from_, request, snapshot)
-    able = [ranked for ranked in _weigh(pool, request) if ranked.rejected is None]
+    able = [ranked for ranked in weigh(pool, request) if ranked.rejected is None]
     kept = apply_limits(able, rule.choose)
     return best_quality(able), in_order(kept, rule.terms, request.facts)
 
@@ -224,7 +187,7 @@ def _refuse(request: RequestFacts, rule: str, weighed: list[Ranked]) -> NoReturn
     raise refusal(request.operation, request.facts, rule, reasons, widest=widest)
 
 
-def _refuse_withoutpool_of(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> NoReturn:
+def _refuse_without_pool(request: RequestFacts, rule: Rule, snapshot: Snapshot) -> NoReturn:
     anybodys = msgspec.structs.replace(request, allowed_models=None)
     offered = list(pool_of(rule.terms.from_, anybodys, snapshot).names)
     if not offered and (wanted := SPECIALTIES.get(request.operation)) is not None:

@@ -5,7 +5,7 @@ from gateway.ledger.entry import Facts
 from gateway.pricing.catalogue import ModelPrices
 from gateway.pricing.price import UnknownServiceTier, UnknownUnitPrice, price, price_compute, price_text_tokens
 from gateway.routing.prompt_reuse import written_tokens
-from gateway.routing.snapshot import ON_DEMAND, Candidate, EngineSpeed, Pool
+from gateway.routing.snapshot import ON_DEMAND, Candidate, EngineSpeed
 
 DEFAULT_OUTPUT_TOKENS = 300.0
 """Used when the classifier predicts no length for a model: the answer length of docs/economics.md's worked example."""
@@ -13,10 +13,10 @@ DEFAULT_OUTPUT_TOKENS = 300.0
 
 def predicted_output_tokens(facts: Facts, model: str) -> int:
     """The classifier's expected answer length, never above the caller's own limit."""
-    return _answer_tokens(facts.lengths_of([model])[0], facts.max_output_tokens)
+    return answer_tokens(facts.lengths_of([model])[0], facts.max_output_tokens)
 
 
-def _answer_tokens(expected: float | None, limit: int | None) -> int:
+def answer_tokens(expected: float | None, limit: int | None) -> int:
     predicted = DEFAULT_OUTPUT_TOKENS if expected is None else expected
     tokens = round(predicted if limit is None or predicted < limit else limit)
     return tokens if tokens > 1 else 1  # a comparison, as calling `max` is slower and this runs per candidate
@@ -35,31 +35,13 @@ def is_slot_free(facts: Facts, model: str) -> bool:
     return state is None or state[0] > 0
 
 
-def expected_costs(facts: Facts, pool: Pool) -> list[int | None]:
-    """For each candidate the cost that should decide, in pico-USD; None when no price is known.
+def expected_cost(facts: Facts, candidate: Candidate, output_tokens: int) -> int | None:
+    """The cost that should decide, in pico-USD; None when no price is known.
 
     Hosted: the provider's price for the predicted usage, with the warm prefix at the cached rate, and what is written
     to the cache without the caller asking at the write rate. Own engine: nothing while a slot is free, since the hour
     is paid anyway; the price of the GPU-seconds when none is.
-
-    There may be hundreds: what is the same for all is read once, and most cost a multiplication for each direction.
     """
-    input_tokens, limit = facts.input_tokens, facts.max_output_tokens
-    answers: dict[float | None, int] = {}  # by length, of which there are few
-    is_plain = facts.units == NO_UNITS and not facts.warm_tokens
-    found: list[int | None] = []
-    lengths = facts.lengths_of(pool.names)
-    for at, candidate in enumerate(pool.models):  # for a few models faster than `zip`
-        if (output := answers.get(length := lengths[at])) is None:
-            output = answers[length] = _answer_tokens(length, limit)
-        if is_plain and (rates := candidate.plain_rates) is not None and input_tokens <= rates[3]:
-            found.append(input_tokens * rates[0] + output * rates[1] + rates[2])
-        else:
-            found.append(_expected_cost(facts, candidate, output))
-    return found
-
-
-def _expected_cost(facts: Facts, candidate: Candidate, output_tokens: int) -> int | None:
     if candidate.speed is not None:
         if is_slot_free(facts, candidate.name):
             return 0

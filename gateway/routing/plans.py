@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gateway.routing.rules import AUTO, SPECIALTIES, Rule, Specialty, When
+from gateway.routing.refusals import LACKS, other_use
+from gateway.routing.rules import AUTO, EMBEDDINGS, SPECIALTIES, Rule, Specialty, When
 from gateway.routing.snapshot import NAMES, Candidate, Kind, Plan, Pool, RequestFacts, Snapshot
 
 SIMULATE_TAG = "simulate-hosted"
-MOST_KINDS, MOST_POOLS = 10_000, 1_000
+MOST_KINDS, MOST_POOLS = 10_000, 4_000
 """Of requests and of what they may choose among, remembered under one snapshot."""
 
 HOLDS: Final[Mapping[str, Callable[[Any, RequestFacts], bool]]] = {
@@ -80,15 +81,30 @@ def _names(when: When | None, request: RequestFacts) -> bool:
 def pool_of(named: tuple[str, ...] | str, request: RequestFacts, snapshot: Snapshot) -> Pool:
     """Those of the named models that the key may use. `any`, `hosted` and `local` include only models made for the
     operation: no chat is sent to an embedding model."""
-    wanted, is_simulation = SPECIALTIES.get(request.operation), SIMULATE_TAG in request.tags
-    key = (named, request.allowed_models, wanted, is_simulation)
+    key = (named, request.allowed_models, request.operation, request.facts.needs, SIMULATE_TAG in request.tags)
     pool = snapshot.pools.get(key)
     if pool is None:
         if len(snapshot.pools) >= MOST_POOLS:
             snapshot.pools.clear()
-        models = tuple(_models(named, wanted, request, snapshot.candidates))
-        pool = snapshot.pools[key] = Pool(models, tuple([one.name for one in models]))
+        pool = snapshot.pools[key] = _pool(named, request, snapshot.candidates)
     return pool
+
+
+def _pool(named: tuple[str, ...] | str, request: RequestFacts, known: Mapping[str, Candidate]) -> Pool:
+    wanted = SPECIALTIES.get(request.operation)
+    models = tuple(_models(named, wanted, request, known))
+    unfit = tuple([_unfit(one, wanted, request) for one in models])
+    windows = [one.context_window for one, why in zip(models, unfit, strict=True) if why is None]
+    return Pool(models, tuple([one.name for one in models]), unfit, min(windows, default=0))
+
+
+def _unfit(candidate: Candidate, wanted: Specialty | None, request: RequestFacts) -> str | None:
+    if (specialty := candidate.specialty) != wanted and (
+        specialty is not None or wanted != EMBEDDINGS  # a server may offer embeddings from a text model
+    ):
+        return f"{LACKS} {request.operation}: {other_use(specialty)}"
+    lacking = set(request.facts.needs) - candidate.supports
+    return f"{LACKS} {', '.join(sorted(lacking))}" if lacking else None
 
 
 def _models(

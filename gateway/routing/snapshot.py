@@ -104,14 +104,17 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """Models that may be chosen among, and their names."""
+    """Models that may be chosen among, their names, and of each why it is `unfit` for what is asked, if so. The
+    `narrowest_window` is of those that are fit."""
 
     models: tuple[Candidate, ...]
     names: tuple[str, ...]
+    unfit: tuple[str | None, ...]
+    narrowest_window: int
 
 
-PoolKey = tuple[tuple[str, ...] | str, frozenset[str] | None, Specialty | None, bool]
-"""What a rule names, what a key allows, what a model must be made for, and whether simulated ones may answer."""
+PoolKey = tuple[tuple[str, ...] | str, frozenset[str] | None, str, tuple[str, ...], bool]
+"""What a rule names, what a key allows, the operation, what it needs, and whether simulated models may answer."""
 
 
 @dataclass(frozen=True, slots=True)

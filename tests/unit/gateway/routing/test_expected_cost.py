@@ -8,9 +8,8 @@ import pytest
 from backends.usage import Usage
 from gateway.pricing.catalogue import Ladder, Rates, Step
 from gateway.pricing.price import price
-from gateway.routing.expected_cost import expected_costs
-from gateway.routing.snapshot import Pool
-from tests.builders import make_candidate, make_facts, make_prices
+from gateway.routing.decide import decide
+from tests.builders import make_candidate, make_prices, make_request, make_snapshot
 
 FLAT = replace(make_prices(3, 15, cached_input=300_001), per_request_pico_usd=7)
 LONGER = Rates(6_000_000, 30_000_000)
@@ -24,7 +23,7 @@ PRICES = {"flat": FLAT, "stepped": STEPPED, "marginal": MARGINAL, "less": replac
 def test_many_models_at_once_cost_what_each_answer_would(input_tokens: int, warm: int) -> None:
     pool = [*(make_candidate(name, prices=prices) for name, prices in PRICES.items()), make_candidate("?", prices=None)]
     lengths = {"flat": 100.4, "stepped": 100.4, "marginal": 0.2}
-    facts = make_facts(
+    request = make_request(
         input_tokens=input_tokens, output_tokens=lengths, warm_tokens=dict.fromkeys(PRICES, warm) if warm else {}
     )
     usages = [
@@ -32,4 +31,5 @@ def test_many_models_at_once_cost_what_each_answer_would(input_tokens: int, warm
         for output in (100, 100, 1, 300)
     ]
     costs = [price(usage, prices).total_pico_usd for usage, prices in zip(usages, PRICES.values(), strict=True)]
-    assert expected_costs(facts, Pool(tuple(pool), (*PRICES, "?"))) == [*costs, None]
+    weighed = decide(request, make_snapshot(candidates=pool)).weighed
+    assert [one.expected_cost_pico_usd for one in weighed] == [*costs, None]

@@ -9,10 +9,10 @@ import pytest
 from gateway.pricing.catalogue import Ladder, ModelPrices, Rates, Service, Step
 from gateway.request.turns import Reuse
 from gateway.request.view import parse_request
-from gateway.routing.expected_cost import expected_costs
+from gateway.routing.decide import decide
 from gateway.routing.prompt_reuse import marks_for, tokens_to_repeat
-from gateway.routing.snapshot import CacheWrites, Pool
-from tests.builders import make_candidate, make_facts
+from gateway.routing.snapshot import CacheWrites
+from tests.builders import make_candidate, make_facts, make_request, make_snapshot
 
 GATEWAY, PROVIDER, CALLER = CacheWrites("gateway", 512), CacheWrites("provider", 1024), CacheWrites()
 
@@ -73,16 +73,17 @@ STEPPED = ModelPrices(Ladder(FLAT.rates, (Step(1_000_000, FLAT.rates),)), 0, "te
 def test_what_is_written_unasked_costs_as_a_write(
     repeated: int, warm: int, writes: CacheWrites, cost: int, prices: ModelPrices
 ) -> None:
-    facts = make_facts(input_tokens=2000, repeated_tokens=repeated, warm_tokens={"mid": warm} if warm else {})
+    request = make_request(input_tokens=2000, repeated_tokens=repeated, warm_tokens={"mid": warm} if warm else {})
     model = make_candidate("mid", prices=prices, cache_writes=writes)
-    assert expected_costs(facts, Pool((model,), ("mid",))) == [cost]
+    assert decide(request, make_snapshot(candidates=[model])).decision.expected_cost_pico_usd == cost
 
 
 @pytest.mark.parametrize(("tier", "cost"), [(None, 200_000), ("priority", 360_000), ("unheard-of", None)])
 def test_a_tier_that_is_always_asked_for_is_expected(tier: str | None, cost: int | None) -> None:
     prices = replace(FLAT, services={"priority": Service(multiplier=Fraction("1.8"))})
     model = make_candidate("mid", prices=prices, asked_tier=tier)
-    assert expected_costs(make_facts(input_tokens=2000), Pool((model,), ("mid",))) == [cost]
+    choice = decide(make_request(input_tokens=2000), make_snapshot(candidates=[model]))
+    assert choice.decision.expected_cost_pico_usd == cost
 
 
 TOOL = {"type": "function", "function": {"name": "f" * 30}}
