@@ -4,6 +4,7 @@ curves."""
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import floor
 from typing import Final, overload
 
 import msgspec
@@ -161,8 +162,8 @@ def rounded(
             return None
         places.known_among = names
     try:
-        shares = tuple([int(mean * SHARE_SCALE + 0.5) for mean in quality.means])
-        tenths = tuple([int(tokens * TOKEN_SCALE + 0.5) for tokens in lengths.tokens])
+        shares = tuple([floor(mean * SHARE_SCALE + 0.5) for mean in quality.means])
+        tenths = tuple([floor(tokens * TOKEN_SCALE + 0.5) for tokens in lengths.tokens])
     except (ValueError, OverflowError):
         return None
     return Predictions(places.packed, shares, tenths)
