@@ -113,9 +113,12 @@ class AsgiCaller:
         if self._head is not None or self._is_amid or left > 0:
             self._arm(max(left, 0.0) or HEARTBEAT_SECONDS)
             return
-        message = {"type": "http.response.body", "body": self.heartbeat, "more_body": True}
-        self._beating = asyncio.ensure_future(self._send(message))
+        self._beating = asyncio.ensure_future(self._send_heartbeat())
         self._arm()
+
+    async def _send_heartbeat(self) -> None:
+        if self._heartbeat is not None:  # otherwise the end came in the same turn of the event loop
+            await self._send({"type": "http.response.body", "body": self.heartbeat, "more_body": True})
 
 
 async def while_connected(

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from starlette.types import Message
 
-from gateway.api.asgi_caller import PIECE_BYTES, AsgiCaller, while_connected
+from gateway.api.asgi_caller import HEARTBEAT_SECONDS, PIECE_BYTES, AsgiCaller, while_connected
 from gateway.api.gemini import ContentCaller, ListCaller
 from gateway.api.messages import MessagesCaller
 from tests.virtual_time import run
@@ -59,6 +59,33 @@ def test_a_heartbeat_is_what_the_clients_of_the_format_skip(kind: type[AsgiCalle
         await asyncio.sleep(16)
         caller.close()
         assert b"".join(sent) == heard
+
+    run(go)
+
+
+def test_no_heartbeat_follows_an_end_that_came_in_the_same_turn_of_the_loop() -> None:
+    """Uvicorn raises then, and nobody awaits it: the log had a traceback."""
+
+    async def go() -> None:
+        sent: list[bytes] = []
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                sent.append(message["body"])
+
+        caller, ended = AsgiCaller(send), asyncio.Event()
+
+        async def end() -> None:
+            await caller.send(b"data: [DONE]\n\n", is_last=True)
+            ended.set()
+
+        ending: list[asyncio.Task[None]] = []
+        asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, lambda: ending.append(asyncio.create_task(end())))
+        await caller.start(status=200, content_type="text/event-stream", headers={})
+        await caller.send(b"data: {}\n\n")
+        await ended.wait()
+        await asyncio.sleep(1)
+        assert sent == [b"data: {}\n\n", b"data: [DONE]\n\n"]
 
     run(go)
 
