@@ -31,6 +31,7 @@ from gateway.ledger.recovery import OpenIntent, OpenIntents, Recovered, settle_o
 from gateway.ledger.segments import NoRoom, Position, Segment, Segments
 from gateway.ledger.shipped_before import ShippedBefore
 from gateway.ledger.sync_pace import SyncPace
+from gateway.ledger.sync_watch import SyncWatch
 from gateway.ledger.syncing import Syncer, choose_syncer, one_thread
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Journal:
         file_executor: Executor | None = None,
         framing: Framing | None = None,
         now_us: Callable[[], int] = now_us,
+        watch: SyncWatch | None = None,
     ) -> None:
         """Raises OSError when the disk is unusable. `on_failure` is called once, on the event loop, if a sync fails."""
         self._on_failure = on_failure
@@ -81,6 +83,7 @@ class Journal:
         self._is_unnoted = False
         self._syncs = 0
         self.pace = SyncPace()
+        self._watch = watch or SyncWatch()
         self._sync_began = 0.0
         self._open = OpenIntents()
         self._age = AgeMarks()
@@ -108,7 +111,7 @@ class Journal:
 
     def intend(self, intent: Intent) -> None:
         payload = ENCODER.encode(intent)
-        self._refuse_if_stopped()
+        self._refuse_if_unusable()
         self._prepare_spare()
         if not self._has_room(len(payload)):
             raise LedgerUnavailable(self._why_no_room())
@@ -122,7 +125,7 @@ class Journal:
         Callers that hear a refusal stop sending requests, so this also starts the spare segment as an intent would.
         """
         try:
-            self._refuse_if_stopped()
+            self._refuse_if_unusable()
             self._prepare_spare()
             if not self._has_room(ORDINARY_INTENT_BYTES):
                 return self._why_no_room()
@@ -167,10 +170,12 @@ class Journal:
         group, self._waiting = self._waiting, []
         files = self._segments.take_dirty()
         self._is_syncing, self._sync_began = True, self._clock()
+        self._watch.began()
         self._syncer.start(files, partial(self._finish_sync, group, self._segments.end))
 
     def _finish_sync(self, group: list[asyncio.Future[None]], end: Position, error: OSError | None) -> None:
         self._is_syncing = False
+        self._watch.ended()
         if error is not None:
             self._stop(error, group)
             return
@@ -285,13 +290,17 @@ class Journal:
             "free_bytes": max(self._segments.free_bytes - self._reserved_bytes, 0),
             "skipped_checkpoints": self._skipped_checkpoints,
             "syncs": self._syncs,
-            "sync_seconds": self.pace.usual_seconds,
+            "sync_seconds": self._sync_seconds,
         }
 
     @property
     def slow_sync_seconds(self) -> float | None:
         """The recent typical duration of a sync, if long enough for callers to notice; else None."""
         return self.pace.usual_seconds if self.pace.is_slow else None
+
+    @property
+    def _sync_seconds(self) -> float:
+        return self._clock() - self._sync_began if self._watch.is_silent else self.pace.usual_seconds
 
     @property
     def unshipped_entries(self) -> int:
@@ -318,6 +327,7 @@ class Journal:
         if self._failure is None:
             with contextlib.suppress(LedgerUnavailable):
                 await self._committed()
+        self._watch.close()
         await self._syncer.aclose()
         await asyncio.to_thread(self._file_executor.shutdown)
         await asyncio.sleep(0)  # lets the callback of a just-finished spare segment run before the files close
@@ -386,6 +396,12 @@ class Journal:
         self.require_synced()
         if self._is_closed:
             raise LedgerUnavailable("The journal is closed.")
+
+    def _refuse_if_unusable(self) -> None:
+        """For what is new: what was accepted waits for the disk."""
+        self._refuse_if_stopped()
+        if self._watch.is_silent:
+            raise LedgerUnavailable("The journal's disk does not answer: nothing new is accepted until it does.")
 
     def _mark_time(self) -> None:
         if self._shipped < self._durable:

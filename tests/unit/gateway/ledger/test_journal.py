@@ -10,6 +10,9 @@ import pytest
 
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.journal import Journal
+from gateway.ledger.sync_watch import SyncWatch
+from gateway.ledger.syncing import QueueSyncer
+from tests.faults.ledger.power_loss import SteppedQueue
 from tests.simulated_disk import SimulatedDisk
 from tests.unit.gateway.ledger.builders import make_checkpoint, make_entry, make_intent, request_id
 from tests.unit.gateway.ledger.journals import (
@@ -193,6 +196,39 @@ async def test_who_settles_while_it_is_closed_is_refused_and_does_not_wait_for_e
     with pytest.raises(LedgerUnavailable, match="The journal is closed"):
         await journal.settle(make_entry(2))
     await asyncio.gather(in_time, closing)
+
+
+async def test_a_disk_that_does_not_answer_is_told_and_takes_nothing_new_until_it_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    queue = SteppedQueue()
+    journal = Journal(
+        SimulatedDisk(random.Random(1)),
+        on_failure=fail,
+        segment_bytes=SMALL,
+        syncer=QueueSyncer(queue),
+        watch=SyncWatch(look_seconds=0.001),
+    )
+    for number in (1, 2):
+        journal.intend(make_intent(number))
+    first = asyncio.create_task(journal.settle(make_entry(1)))
+    await until(lambda: "does not answer" in str(journal.refusal()))
+    with pytest.raises(LedgerUnavailable, match="does not answer"):
+        journal.intend(make_intent(3))
+    second = asyncio.create_task(journal.settle(make_entry(2)))  # was accepted, so it waits
+    assert journal.gauges()["sync_seconds"] > 0
+    assert ["has not answered" in record.getMessage() for record in caplog.records] == [True]
+    queue.step()
+    await first
+    assert journal.refusal() is None
+    assert "answers again" in caplog.text
+    await asyncio.sleep(0)
+    queue.step()
+    await second
+    closing = asyncio.create_task(journal.aclose())
+    while not closing.done():
+        queue.step()
+        await asyncio.sleep(0)
 
 
 async def test_a_disk_with_room_is_not_called_full_when_no_more_files_can_be_opened() -> None:
