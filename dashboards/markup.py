@@ -7,6 +7,7 @@ from html import escape
 from typing import Literal
 
 from dashboards import display
+from dashboards.charts import COLOURS
 
 COMMAND = re.compile("`([^`]+)`")
 UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|h|min|tok/s|k|M|G)\b)")
@@ -104,6 +105,21 @@ def tile(label: str, value: str, note: str, *, tone: str = "", title: str = "", 
 
 def tiles(each: Iterable[str]) -> str:
     return f'<div class="be-tiles">{"".join(each)}</div>'
+
+
+def shares_bar(parts: Sequence[tuple[str, float, str]]) -> str:
+    """One bar of named parts, each as wide as its share, and below it their names and what is said of each."""
+    total = sum(value for _, value, _ in parts) or 1.0
+    coloured = list(zip(parts, COLOURS, strict=False))
+    bar = "".join(
+        f'<span style="width:{100 * value / total:.3f}%;background:{colour}"></span>'
+        for (_, value, _), colour in coloured
+    )
+    legend = "".join(
+        f'<span><i style="background:{colour}"></i>{escape(name)}: {escape(said)}</span>'
+        for (name, _, said), colour in coloured
+    )
+    return f'<div class="be-bar">{bar}</div><div class="be-legend">{legend}</div>'
 
 
 def message(title: str, text: str, *, tone: str = "") -> str:

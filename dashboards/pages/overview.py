@@ -8,7 +8,6 @@ from typing import Any
 from nicegui import ui
 
 from dashboards import certainty, charts, display, markup
-from dashboards.charts import COLOURS
 from dashboards.earlier import Earlier, earlier_of
 from dashboards.frame import Chart, View, grid, html, no_requests, panel
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
@@ -276,16 +275,9 @@ def _mix(total: dict[str, Any]) -> str:
     everything = sum(count for _, count in parts)
     if not everything:
         return markup.message("No tokens", "No request in this time was answered with any.")
-    bar = "".join(
-        f'<span style="width:{100 * count / everything:.3f}%;background:{colour}"></span>'
-        for (_, count), colour in zip(parts, COLOURS, strict=False)
+    return markup.shares_bar(
+        [(name, count, f"{display.tokens(count)} ({display.share(count / everything)})") for name, count in parts]
     )
-    legend = "".join(
-        f'<span><i style="background:{colour}"></i>{name}: {display.tokens(count)} '
-        f"({display.share(count / everything)})</span>"
-        for (name, count), colour in zip(parts, COLOURS, strict=False)
-    )
-    return f'<div class="be-bar">{bar}</div><div class="be-legend">{legend}</div>'
 
 
 def _savings(savings: list[dict[str, Any]]) -> str:

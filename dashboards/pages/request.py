@@ -5,7 +5,6 @@ from typing import Any
 from urllib.parse import quote
 
 from dashboards import display, markup
-from dashboards.charts import COLOURS
 from dashboards.frame import View, grid, html, panel
 from dashboards.markup import Cell, Column
 from dashboards.pages.requests import TONES, clipped
@@ -161,22 +160,14 @@ def latency(one: dict[str, Any]) -> str:
         ("prefill, to the first token", one["prefill_seconds"] or 0.0),
         ("decode, the rest", one["decode_seconds"] or 0.0),
     ]
-    total = sum(value for _, value in parts) or 1.0
-    bar = "".join(
-        f'<span style="width:{100 * value / total:.3f}%;background:{colour}"></span>'
-        for (_, value), colour in zip(parts, COLOURS, strict=False)
-    )
-    legend = "".join(
-        f'<span><i style="background:{colour}"></i>{name}: {display.seconds(value)}</span>'
-        for (name, value), colour in zip(parts, COLOURS, strict=False)
-    )
     speeds = [
         ("Time to first token", display.seconds(first)),
         ("Decode speed", display.speed(one["decode_tokens_per_second"])),
     ]
     if one["prefill_tokens_per_second"] is not None:
         speeds.append(("Prefill speed", display.speed(one["prefill_tokens_per_second"])))
-    return f'<div class="be-bar">{bar}</div><div class="be-legend">{legend}</div><br>{markup.facts(speeds)}'
+    bar = markup.shares_bar([(name, value, display.seconds(value)) for name, value in parts])
+    return f"{bar}<br>{markup.facts(speeds)}"
 
 
 def attempts_table(one: dict[str, Any]) -> str:
