@@ -9,6 +9,7 @@ from rich.table import Column, Table
 
 from gateway.api.admin.batches import booked
 from gateway.batches.values import UNDER_WAY, Batch, Progress
+from gateway.cli.options import AsJson, AsJsonLines
 from gateway.cli.show_table import show_table
 from gateway.cli.state import AUTHOR, State, ask
 from gateway.counted import counted
@@ -26,7 +27,7 @@ app = typer.Typer(help="Requests that can wait, of every team (see docs/api.md).
 def list_batches(
     limit: int = typer.Option(50, min=1, max=1000, help="How many at most, the newest first."),
     under_way: bool = typer.Option(False, "--under-way", help="Only those that have not ended."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
+    as_json: AsJsonLines = False,
 ) -> None:
     """Batches, the newest first. Their costs are those of the answers so far."""
     found = ask(lambda state: _store(state).recent(limit, UNDER_WAY if under_way else None))
@@ -40,7 +41,7 @@ def list_batches(
 
 
 @app.command()
-def cancel(batch_id: str, as_json: bool = typer.Option(False, "--json", help="One JSON object.")) -> None:
+def cancel(batch_id: str, as_json: AsJson = False) -> None:
     """Send no more of a batch's requests. Answers so far stay in its output file."""
     batch = ask(lambda state: _store(state).stop(batch_id, author=AUTHOR))
     if batch is None:
@@ -49,7 +50,7 @@ def cancel(batch_id: str, as_json: bool = typer.Option(False, "--json", help="On
 
 
 @app.command("cost")
-def show_cost(batch_id: str, as_json: bool = typer.Option(False, "--json", help="One JSON object.")) -> None:
+def show_cost(batch_id: str, as_json: AsJson = False) -> None:
     """What a batch's requests cost in the ledger, with corrections and lines that were sent again."""
     found = booked(ask(lambda state: SqlEntries(state.database).batch_cost(batch_id)))
     if as_json:

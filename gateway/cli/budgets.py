@@ -10,6 +10,7 @@ from rich.table import Column, Table
 
 from gateway.access.keys import KeyRing
 from gateway.api.admin.budgets import BudgetRow, NewBudget, budget_row, keys_by_budget
+from gateway.cli.options import AsJsonLines
 from gateway.cli.show_table import show_table
 from gateway.cli.state import AUTHOR, State, ask
 from gateway.clock import now_us
@@ -28,7 +29,7 @@ Whose = Annotated[str, typer.Argument(help="team=NAME, project=NAME or all.")]
 
 
 @app.command("list")
-def list_budgets(as_json: bool = typer.Option(False, "--json", help="One JSON object a line.")) -> None:
+def list_budgets(as_json: AsJsonLines = False) -> None:
     """Every budget, and what is spent of it this month. A key's own is in `breakeven keys list`."""
     found = ask(_rows)
     if as_json:

@@ -7,7 +7,7 @@ from rich.table import Column, Table
 from gateway.api.admin.bodies import read_bodies
 from gateway.api.admin.entries import find_summaries, get_detail
 from gateway.api.admin.entry_views import EntryFilter, EntrySummary
-from gateway.cli.options import read
+from gateway.cli.options import AsJsonLines, read
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, ask
 from gateway.instants import moment_of
@@ -33,7 +33,7 @@ def command(
     order: str = typer.Option("newest", help="What comes first: newest, cost, total_time or first_token."),
     limit: int = typer.Option(20, min=1, max=500, help="How many at most."),
     bodies: bool = typer.Option(False, "--bodies", help="With a request id: its stored prompt and answer."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object a line."),
+    as_json: AsJsonLines = False,
 ) -> None:
     """List requests, or show one: what was asked of which model, what it cost and how fast it was."""
     if bodies and not request_id:
