@@ -226,9 +226,7 @@ class Journal:
         At most a few hundred entries, so that the event loop is blocked for a millisecond or two. May return none while
         the position advances: more may follow. Raises OSError when a segment cannot be read.
         """
-        records, end = self._segments.read(position, until or self._durable)
-        settled = [record for record in records if record.kind is Kind.SETTLE]
-        return Batch([record.request_id for record in settled], [record.payload for record in settled]), end
+        return self._segments.read_settled(position, until or self._durable)
 
     async def mark_shipped(self, position: Position, entries: int) -> None:
         """The database durably has everything before `position`: delete the segments that hold nothing else.

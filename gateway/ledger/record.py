@@ -26,6 +26,7 @@ class Kind(IntEnum):
 
 
 KINDS = {int(kind): kind for kind in Kind}
+SETTLE = int(Kind.SETTLE)
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -70,6 +71,28 @@ class Framing:
                 return
             yield Record(kind, body[2:name_end].decode("ascii", "replace"), body[name_end:], base + end)
             position = end
+
+    def scan_settled(self, epoch: int, content: bytes, base: int) -> tuple[list[str], list[bytes], int]:
+        """The request ids and payloads of the settlements that `scan` would yield, and the offset after the last
+        record. Other records are stepped over unchecked: a wrong length would lead to no settlement."""
+        request_ids: list[str] = []
+        payloads: list[bytes] = []
+        position = 0
+        while position + HEAD_BYTES <= len(content):
+            length, checksum = HEAD.unpack_from(content, position)
+            begin = position + HEAD_BYTES
+            end = begin + length
+            if length < 2 or length > MAX_RECORD_BYTES or end > len(content) or content[begin] not in KINDS:
+                break
+            if content[begin] == SETTLE:
+                body = content[begin:end]
+                name_end = 2 + body[1]
+                if name_end > length or self.checksum(epoch, body) != checksum:
+                    break
+                request_ids.append(body[2:name_end].decode("ascii", "replace"))
+                payloads.append(body[name_end:])
+            position = end
+        return request_ids, payloads, base + position
 
     def find_last_run(self, epoch: int, content: bytes, start: int, until: int) -> int | None:
         """Where, at or after `start`, an unbroken run of whole records begins that reaches `until`; None if nowhere.

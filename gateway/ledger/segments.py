@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from gateway.ledger.batch import Batch
 from gateway.ledger.disk import ZEROS, Disk, DiskFile
 from gateway.ledger.record import Framing, Kind, Record
 
@@ -201,8 +202,9 @@ class Segments:
     def keep_spare(self, segment: Segment) -> None:
         self._spare = segment
 
-    def read(self, position: Position, until: Position) -> tuple[list[Record], Position]:
-        """Some of the records in [position, until) and where to continue; empty only when none is left."""
+    def read_settled(self, position: Position, until: Position) -> tuple[Batch, Position]:
+        """Some of the settlements in [position, until) and where to continue, which is `position` only when nothing is
+        left."""
         for segment in self._used:
             if segment.epoch < position.epoch:
                 continue
@@ -213,13 +215,13 @@ class Segments:
             length = READ_BYTES
             while True:
                 content = segment.file.read(offset, min(length, limit - offset))
-                records = list(self._framing.scan(segment.epoch, content, offset))
-                if records:
-                    return records, Position(segment.epoch, records[-1].end)
+                request_ids, payloads, end = self._framing.scan_settled(segment.epoch, content, offset)
+                if end > offset:
+                    return Batch(request_ids, payloads), Position(segment.epoch, end)
                 if length >= limit - offset:
                     raise OSError(f"segment {segment.name} is damaged at {offset}")
                 length *= 4
-        return [], position
+        return Batch(), position
 
     def note_shipped(self, position: Position) -> None:
         """Note the position for the next process. Raises OSError."""

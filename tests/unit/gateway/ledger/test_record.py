@@ -17,6 +17,11 @@ def frame_all(epoch: int, items: list[tuple[Kind, str, bytes]]) -> bytes:
     return b"".join(FRAMING.frame(epoch, *item) for item in items)
 
 
+def settlements(epoch: int, content: bytes) -> list[tuple[str, bytes]]:
+    request_ids, payloads, _ = FRAMING.scan_settled(epoch, content, 0)
+    return list(zip(request_ids, payloads, strict=True))
+
+
 @given(records, st.integers(0, 2**64 - 1), st.binary(max_size=50))
 def test_records_come_back_whatever_zeros_or_garbage_follow(
     items: list[tuple[Kind, str, bytes]], epoch: int, garbage: bytes
@@ -26,6 +31,8 @@ def test_records_come_back_whatever_zeros_or_garbage_follow(
         found = list(FRAMING.scan(epoch, whole + tail))
         assert [(record.kind, record.request_id, record.payload) for record in found] == items
         assert not found or found[-1].end == len(whole)
+        assert settlements(epoch, whole + tail) == [item[1:] for item in items if item[0] is Kind.SETTLE]
+    assert FRAMING.scan_settled(epoch, whole, 7)[2] == 7 + len(whole)
 
 
 @given(records.filter(bool), st.data())
@@ -36,6 +43,11 @@ def test_one_changed_byte_ends_the_scan_there(items: list[tuple[Kind, str, bytes
     found = list(FRAMING.scan(1, bytes(whole)))
     assert [(record.kind, record.request_id, record.payload) for record in found] == items[: len(found)]
     assert (found[-1].end if found else 0) <= place
+    settled = [item[1:] for item in items if item[0] is Kind.SETTLE]
+    before = sum(item[0] is Kind.SETTLE for item in items[: len(found)])
+    told = settlements(1, bytes(whole))
+    is_settlement = items[len(found)][0] is Kind.SETTLE
+    assert told in ([settled[:before]] if is_settlement else [settled[:before], settled])
 
 
 @given(records.filter(bool), st.data())
