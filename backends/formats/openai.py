@@ -339,12 +339,14 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
         raise _billed(error_from_event(event.error, backend=backend, is_started=False), event)
     if has_choices and not event.choices and (error := error_told((event,), (body,))) is not None:
         raise _billed(error_from_event(error, backend=backend, is_started=False), event)
-    has_output, characters, finish_reason = not event.choices, 0, None
-    is_given_up, is_bare = has_choices and not event.choices, False
+    has_output, characters, finish_reason, tools_run = not event.choices, 0, None, 0
+    is_given_up, is_bare, has_parts = has_choices and not event.choices, False, False
     for choice in event.choices or ():
         is_said, count = choice.output()
         has_output = has_output or is_said
         characters += count
+        tools_run += choice.tools_run
+        has_parts = has_parts or (choice.message is not None and type(choice.message.content) is list)
         if choice.finish_reason:
             finish_reason = finish_reason or choice.finish_reason
             is_bare = is_bare or choice.is_bare
@@ -352,12 +354,12 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
     usage, is_malformed = _usage(event, has_choices=has_choices)
     if usage is not None and event.timings is not None and len(event.choices or ()) > 1:
         usage = _of_all_choices(event, usage, characters)
-    usage = _with_tools_run(usage, sum(choice.tools_run for choice in event.choices or ()))
+    usage = _with_tools_run(usage, tools_run) if tools_run else usage
     if is_given_up:
         raise UnreadableAnswer(f"{backend} gave up its answer", usage=usage, output_characters=characters)
     if is_bare:
         body = _with_messages(body)
-    if any(choice.message is not None and type(choice.message.content) is list for choice in event.choices or ()):
+    if has_parts:
         body = with_one_text(body)
     return Chunk(
         body,

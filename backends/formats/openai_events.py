@@ -89,7 +89,9 @@ class Choice(msgspec.Struct):
     def tools_run(self) -> int:
         """How many of the provider's own tools ran so far; a stream may tell one twice, under its index."""
         text = self.message or self.delta
-        told = objects_of(text.executed_tools) if text is not None else []
+        if text is None or text.executed_tools is None:
+            return 0
+        told = objects_of(text.executed_tools)
         return max((len(told), *((integer(one, "index") or 0) + 1 for one in told))) if told else 0
 
     @property
