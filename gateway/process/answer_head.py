@@ -1,6 +1,6 @@
 """The head of a response, its headers validated together instead of one by one. Knows no application."""
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -28,9 +28,10 @@ class AnswerCycle(RequestResponseCycle):
             self.keep_alive = False
         headers = [*self.default_headers, *message.get("headers", ())]
         by_name = dict(headers)
-        if not (self._stays_open(message) and _are_plain(by_name, [value for _, value in headers])):
+        lines = b"\r\n".join(map(b": ".join, headers))
+        if not (self._stays_open(message) and _are_plain(by_name, lines, len(headers))):
             return super().send(message)
-        return self._begin(message["status"], headers, by_name.get(b"content-length"))
+        return self._begin(message["status"], lines, by_name.get(b"content-length"))
 
     def _stays_open(self, message: Any) -> bool:
         """Whether this is a head that will be followed by a body on a connection that stays open."""
@@ -41,22 +42,22 @@ class AnswerCycle(RequestResponseCycle):
             and message["status"] not in _BODILESS
         )
 
-    async def _begin(self, status: int, headers: list[tuple[bytes, bytes]], length: bytes | None) -> None:
+    async def _begin(self, status: int, lines: bytes, length: bytes | None) -> None:
         self.response_started = True
         self.waiting_for_100_continue = False
         self.chunked_encoding = length is None
         if length is None:
-            headers.append((b"transfer-encoding", b"chunked"))
+            lines += b"\r\ntransfer-encoding: chunked"
         else:
             self.expected_content_length = int(length)
-        lines = b"\r\n".join(map(b": ".join, headers))
         self.transport.write(STATUS_LINE[status] + lines + b"\r\n\r\n")
 
 
-def _are_plain(by_name: Iterable[bytes], values: Sequence[bytes]) -> bool:
-    """Whether no header could break the head or controls the connection, and all names are lower-case already."""
-    written = b"".join(values)
-    return _are_plain_names(tuple(by_name)) and len(written.translate(None, _NOT_IN_VALUES)) == len(written)
+def _are_plain(by_name: Iterable[bytes], lines: bytes, count: int) -> bool:
+    """Whether no header could break the head or controls the connection, and all names are lower-case already. `lines`
+    has `count`, whose ends are the only control characters."""
+    ends = 2 * (count - 1)
+    return _are_plain_names(tuple(by_name)) and len(lines.translate(None, _NOT_IN_VALUES)) == len(lines) - ends
 
 
 @lru_cache(64)
