@@ -33,6 +33,8 @@ _CACHES = frozenset({"cf-aig-cache-status", "helicone-cache", "x-openrouter-cach
 _BEGINNING_BYTES = 1024  # tell JSON from a page
 MOST = MostValues(containers=1_000_000, names=4_000_000, values=8_000_000)
 """Of one answer, or one event: 8,000 tokens with twenty logprobs each, 64 MB of embeddings."""
+_NEVER_TOO_MANY_BYTES = 2 * MOST.containers
+"""Of a whole stream: each of its events is shorter."""
 
 
 Told = Callable[[UpstreamRejected, bytes], UpstreamRejected]
@@ -157,7 +159,7 @@ class StreamReply:
         self._parser = SseParser()
         self._events: deque[bytes] = deque()
         self._chunks: deque[Chunk] = deque()
-        self._comments = 0
+        self._comments = self._came = 0
         self._has_events = False
         self._has_ended = False
         self._is_over = False
@@ -197,7 +199,8 @@ class StreamReply:
             events = self._parser.receive(piece) if piece else self._parser.finish()
         except (UpstreamTimeout, UpstreamUnavailable, EventTooLarge) as error:
             raise self._translated(error) from error
-        if not MOST.surely_allow_each(events):
+        self._came += len(piece)
+        if self._came > _NEVER_TOO_MANY_BYTES and not MOST.surely_allow_each(events):
             raise broken(self._backend, "sent an event of too many values", is_started=self._reader.is_started)
         self._has_events, self._has_ended = bool(events), not piece
         self._events.extend(events)
