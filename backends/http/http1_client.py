@@ -52,6 +52,7 @@ class Http1Client:
     def __init__(self, backend: str, *, keep_alive_seconds: float = KEEP_ALIVE_SECONDS) -> None:
         self._backend = backend
         self._kept_seconds = {"https": keep_alive_seconds, "http": min(keep_alive_seconds, LOCAL_KEEP_ALIVE_SECONDS)}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._targets: dict[str, _Target] = {}
         self._kept: dict[tuple[str, str, int], Kept] = {}
@@ -67,7 +68,8 @@ class Http1Client:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, *, timeouts: Timeouts
     ) -> Http1Response:
-        now = asyncio.get_running_loop().time()
+        loop = self._loop = self._loop or asyncio.get_running_loop()
+        now = loop.time()
         target = self._targets.get(url) or self._remember(url)
         kept = self._kept.get(target.origin) or self._keep(target)
         connection = kept.take(now) or await self._wait(kept, target, timeouts)
@@ -174,7 +176,6 @@ def _remedy(verify_code: int) -> str:
 
 
 def _request_head(method: str, target: _Target, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
-    if body is not None:
-        lines.append(f"content-length: {len(body)}\r\n")
-    return b"%b %b%b\r\n" % (method.encode("ascii"), target.head, "".join(lines).encode("latin-1"))
+    lines = "\r\n".join(map(": ".join, headers.items())).encode("latin-1")
+    length = b"" if body is None else b"content-length: %d\r\n" % len(body)
+    return b"%b %b%b%b%b\r\n" % (method.encode("ascii"), target.head, lines, b"\r\n" if lines else b"", length)

@@ -125,6 +125,7 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
         self._loop = asyncio.get_running_loop()
+        self.idle_since = self._loop.time()
         self._opened.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -213,6 +214,7 @@ class Http1Connection(asyncio.Protocol):
             self.close()
             return
         self.resume()
+        self.idle_since = self._loop.time()
         self._freed(self)
 
     def _pass_on(self) -> None:

@@ -48,7 +48,6 @@ class Kept:
         elif self._is_closed:
             connection.close()
         else:
-            connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
 
     async def next(self, dial: Dial) -> Http1Connection:

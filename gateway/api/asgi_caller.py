@@ -29,7 +29,7 @@ class AsgiCaller:
         self._outlived_seconds = 0.0
         self._giving_up: asyncio.TimerHandle | None = None
         self._head: dict[str, Any] | None = None
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()  # kept: asking for it is a system call, for who has forked
         self._spoke_at = 0.0
         self._is_amid = False
         self.is_started = False
@@ -56,7 +56,7 @@ class AsgiCaller:
         if self._serving is None:
             return
         if self._outlived_seconds:
-            self._giving_up = self._loop.call_later(self._outlived_seconds, self._serving.cancel)
+            self._giving_up = self.loop.call_later(self._outlived_seconds, self._serving.cancel)
         else:
             self._serving.cancel()
 
@@ -76,7 +76,7 @@ class AsgiCaller:
             self.is_whole = chunk is not None
             self.close()
         elif self._heartbeat is not None:
-            self._spoke_at = self._loop.time()
+            self._spoke_at = self.loop.time()
         if self._head is not None:
             head, self._head = self._head, None
             if is_last:  # the whole body is known, and so is its length
@@ -105,11 +105,11 @@ class AsgiCaller:
             self._heartbeat = None
 
     def _arm(self, seconds: float = HEARTBEAT_SECONDS) -> None:
-        self._heartbeat = self._loop.call_later(seconds, self._beat)
+        self._heartbeat = self.loop.call_later(seconds, self._beat)
 
     def _beat(self) -> None:
         """Beats only after the first chunk, before which the answer may still become an error, and between chunks."""
-        left = self._spoke_at + HEARTBEAT_SECONDS - self._loop.time()
+        left = self._spoke_at + HEARTBEAT_SECONDS - self.loop.time()
         if self._head is not None or self._is_amid or left > 0:
             self._arm(max(left, 0.0) or HEARTBEAT_SECONDS)
             return
@@ -125,7 +125,7 @@ async def while_connected(
     work: Coroutine[Any, Any, object], caller: AsgiCaller, scope: Scope, receive: Receive
 ) -> None:
     """Runs the work. A disconnect of the caller cancels it, which settles the request and closes the upstream."""
-    task = asyncio.current_task()
+    task = asyncio.current_task(caller.loop)
     assert task is not None
     caller.cancels(task)
     listeners = _listeners(scope)

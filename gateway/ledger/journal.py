@@ -71,6 +71,7 @@ class Journal:
         self._clock = clock
         self._segments = self.segments_class(disk, segment_bytes=segment_bytes, framing=framing or Framing())
         self._file_executor = file_executor or one_thread("journal-file")
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._failure: OSError | None = None
         self._is_closed = False
         self._waiting: list[asyncio.Future[None]] = []
@@ -158,7 +159,7 @@ class Journal:
 
     async def _committed(self) -> None:
         """Returns once everything appended before this call is durable."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop = self._loop or asyncio.get_running_loop()
         done = loop.create_future()
         self._waiting.append(done)
         if not self._is_syncing:
