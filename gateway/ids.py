@@ -2,13 +2,13 @@
 
 import os
 import time
+from typing import Final
+
+_VARIANT: Final = {f"{digit:x}": f"{0b1000 | digit & 0b11:x}" for digit in range(16)}
+"""Keeps two bits of a random digit."""
 
 
 def new_request_id() -> str:
     """48 bits of milliseconds, then version, variant and 74 random bits."""
-    milliseconds = time.time_ns() // 1_000_000
-    random_bits = int.from_bytes(os.urandom(10), "big")
-    value = (milliseconds & (1 << 48) - 1) << 80
-    value |= 0x7 << 76 | (random_bits >> 68 & 0xFFF) << 64
-    value |= 0b10 << 62 | random_bits & (1 << 62) - 1
-    return f"{value:032x}"
+    digits = ((time.time_ns() // 1_000_000).to_bytes(6, "big") + os.urandom(10)).hex()
+    return f"{digits[:12]}7{digits[13:16]}{_VARIANT[digits[16]]}{digits[17:]}"
