@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from starlette.types import Receive, Scope, Send
@@ -63,7 +64,7 @@ class AsgiCaller:
     async def start(self, *, status: int, content_type: str, headers: Mapping[str, str]) -> None:
         self.is_started = True
         raw = [(b"content-type", content_type.encode("latin-1"))]
-        raw += [(name.encode("ascii"), value.encode("latin-1", "replace")) for name, value in headers.items()]
+        raw += [(_written(name), value.encode("latin-1", "replace")) for name, value in headers.items()]
         if content_type.startswith("text/event-stream"):
             raw += [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
             self._arm()
@@ -119,6 +120,12 @@ class AsgiCaller:
     async def _send_heartbeat(self) -> None:
         if self._heartbeat is not None:  # otherwise the end came in the same turn of the event loop
             await self._send({"type": "http.response.body", "body": self.heartbeat, "more_body": True})
+
+
+@lru_cache(64)
+def _written(name: str) -> bytes:
+    """Remembered, since answers have the same few names: what is the same object is compared and hashed once."""
+    return name.encode("ascii")
 
 
 async def while_connected(
