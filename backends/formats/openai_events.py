@@ -16,7 +16,7 @@ import msgspec
 from backends.formats.json_objects import Fields, decode_object, integer, objects_of, part_of, text_of
 
 MOST_CHOICES: Final = 1_000
-_MAY_TELL: Final = re.compile(rb'"(?:error_)?message"|"status_msg"|"error_code"')
+_MAY_TELL: Final = (b'message"', b'status_msg"', b'error_code"')
 _STATUS_LINE: Final = re.compile(r":HTTP_STATUS/(\d{3})\b")
 _MINIMAX: Final[Mapping[int, int]] = {
     1002: 429,
@@ -140,7 +140,7 @@ def error_told(events: Sequence[ChatEvent], lines: Sequence[bytes]) -> Fields | 
     `code` and `message`, FastChat's `error_code` and `text`, Venice's `error_type` and `error_message`, and MiniMax's
     `base_resp`. `lines` are the data of each, and any of these is enough."""
     for event, line in zip(events, lines, strict=True):
-        if event.choices or not _MAY_TELL.search(line):
+        if event.choices or max(map(line.find, _MAY_TELL)) < 0:
             continue
         if (error := _told(decode_object(line) or {})) is not None:
             return error

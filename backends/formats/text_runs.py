@@ -101,7 +101,9 @@ class TextRuns:
 
 def _said(event: ChatEvent) -> Text | None:
     """What an event says that tells nothing else."""
-    if event.is_failure or event.usage is not None or event.x_groq or event.x_breakeven or not event.choices:
+    if event.kind == "error" or (event.error is not None and event.is_failure) or not event.choices:
+        return None
+    if event.usage is not None or event.x_groq or event.x_breakeven:
         return None
     choice = event.choices[0]
     text = choice.delta

@@ -4,7 +4,6 @@ import asyncio
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import repeat
 from typing import Final, Protocol
 
 from backends.errors import UpstreamUnavailable
@@ -60,7 +59,7 @@ class Headers(Mapping[str, str]):
         return isinstance(name, str) and _written(name) in self._values  # Mapping's own catches a KeyError
 
     def __iter__(self) -> Iterator[str]:
-        return map(str, self._values, repeat("latin-1"))
+        return (name.decode("latin-1") for name in self._values)
 
     def __len__(self) -> int:
         return len(self._values)
