@@ -142,10 +142,7 @@ class Pipeline:
         view = view_of(incoming)
         rate_headers = await self.admission.admit(key.id, team=key.team, tokens=view.input_tokens)
         books = Bookkeeper(self.ledger, self.admission, self.observer, self.monotonic, self.upstreams.speeds)
-        known = self._known_models
-        acceptance = Acceptance(
-            self.decide, known, self._tags_to_book, self.admission, books, self.now_us, self.records_end_users
-        )
+        acceptance = Acceptance(self, books)
         try:
             run = await acceptance.open(incoming, view, key, started_at)
         except NoEligibleModel as refused:
@@ -242,7 +239,7 @@ class Pipeline:
             draw=self.draw(),
             rules=self.rule_state,
             repeated_tokens=self._tokens_to_repeat(view, sent),
-            expected_tokens=expected_tokens(view, candidates.values()),
+            expected_tokens=expected_tokens(view, candidates.values()) if view.output_tokens else {},
         )
         try:
             return decide(request_facts(view, key, tags, facts), self.snapshot)
@@ -282,10 +279,10 @@ class Pipeline:
         loading = [self.snapshot.candidates[name] for name, why in refused.reasons.items() if why == LOADING]
         return bool(loading) and await self.upstreams.starting.wait(loading[0].backend, seconds=self.loading_seconds)
 
-    def _tags_to_book(self, key_id: str, tags: tuple[str, ...], at_us: int) -> tuple[str, ...]:
+    def tags_to_book(self, key_id: str, tags: tuple[str, ...], at_us: int) -> tuple[str, ...]:
         return self.tags.booked(key_id, tags, at_us, lambda: deciding_tags(self.snapshot))
 
-    def _known_models(self) -> frozenset[str]:
+    def known_models(self) -> frozenset[str]:
         return frozenset(self.snapshot.candidates)
 
     def _classify(self, view: RequestView) -> Classification | None:

@@ -6,6 +6,7 @@ prompt, even one that fools the classifier, gets more of a tier than its key all
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 import msgspec
 
@@ -38,41 +39,52 @@ NOT_NAMED = (
 )
 
 
-class Acceptance(msgspec.Struct):
-    """`decide` is the pipeline's; `known_models` returns the names in its current snapshot; `tags_to_book` returns the
-    tags to book for a key, the tags sent, and a time. `records_end_users`: the books name them, of every key; those of
-    a key that limits them are named in any case."""
+class Deciding(Protocol):
+    """The part of the pipeline that this file uses. `records_end_users`: the books name them, of every key; those of a
+    key that limits them are named in any case."""
 
-    decide: Callable[[RequestView, KeyRecord, tuple[str, ...], int], Choice]
-    known_models: Callable[[], frozenset[str]]
-    tags_to_book: Callable[[str, tuple[str, ...], int], tuple[str, ...]]
     admission: Admission
-    books: Bookkeeper
     now_us: Callable[[], int]
-    records_end_users: bool = False
+    records_end_users: bool
+
+    def decide(self, view: RequestView, key: KeyRecord, tags: tuple[str, ...], at_us: int) -> Choice: ...
+
+    def known_models(self) -> frozenset[str]:
+        """The names in the current snapshot."""
+        ...
+
+    def tags_to_book(self, key_id: str, tags: tuple[str, ...], at_us: int) -> tuple[str, ...]:
+        """Of the tags that a key sent."""
+        ...
+
+
+class Acceptance(msgspec.Struct):
+    deciding: Deciding
+    books: Bookkeeper
 
     async def open(self, incoming: Incoming, view: RequestView, key: KeyRecord, started_at: float) -> Run:
         """Raises Forbidden, BudgetExhausted, RateLimitExceeded, Overloaded, LedgerUnavailable, and as `decide`."""
-        is_limited = key.allowed_models is not None or self.admission.has_quotas(key.id)
-        if view.hosted_tools.asks_other_models and is_limited:
+        if view.hosted_tools.asks_other_models and (
+            key.allowed_models is not None or self.deciding.admission.has_quotas(key.id)
+        ):
             raise Forbidden(
                 f"The key {key.name!r} may use only some models, or some not often, and this request names others "
                 "besides its `model` (in `fallbacks`, or for a tool, plugin or SVG: an advisor, an image generator, "
                 "...). Send it without.",
                 code="model_not_allowed",
             )
-        end_user = self._end_user(incoming, key)
+        end_user, deciding = self._end_user(incoming, key), self.deciding
         limited: ModelLimited | None = None
         while True:
-            at_us = self.now_us()  # one timestamp for the decision and the books, so that both use the same price
+            at_us = deciding.now_us()  # one timestamp for the decision and the books, so that both use the same price
             try:
-                choice = self._with_free_fallbacks(self.decide(view, key, incoming.tags, at_us), key)
+                choice = self._with_free_fallbacks(deciding.decide(view, key, incoming.tags, at_us), key)
             except (ModelNotFound, NoEligibleModel):
                 if limited is not None:
                     raise limited from None
                 raise
             trace = incoming.headers.get("traceparent")
-            tags = self.tags_to_book(key.id, incoming.tags, at_us)
+            tags = deciding.tags_to_book(key.id, incoming.tags, at_us) if incoming.tags else ()
             intent = new_intent(
                 view,
                 key,
@@ -100,15 +112,15 @@ class Acceptance(msgspec.Struct):
                 if choice.decision.rule == DIRECT:
                     raise
                 limited = error
-                allowed = key.allowed_models if key.allowed_models is not None else self.known_models()
+                allowed = key.allowed_models if key.allowed_models is not None else deciding.known_models()
                 key = replace(key, allowed_models=allowed - error.models)
             else:
                 return run
 
     def _end_user(self, incoming: Incoming, key: KeyRecord) -> str | None:
         """Raises InvalidRequest, also if it must be named and is not."""
-        is_limited = self.admission.limits_end_users(key.id)
-        end_user = end_user_of(incoming) if self.records_end_users or is_limited else None
+        is_limited = self.deciding.admission.limits_end_users(key.id)
+        end_user = end_user_of(incoming) if self.deciding.records_end_users or is_limited else None
         if is_limited and end_user is None:
             raise InvalidRequest(NOT_NAMED, param="user")
         return end_user
@@ -120,7 +132,7 @@ class Acceptance(msgspec.Struct):
         length = None if has_length else LIMITS.get(view.operation)
         if length is None and view.hosted_tools.is_limited:
             return body
-        if not self.admission.has_budget(key.id, team=key.team, project=key.project):
+        if not self.deciding.admission.has_budget(key.id, team=key.team, project=key.project):
             return body
         try:
             limited = limit_calls(body, view.hosted_tools)
@@ -134,7 +146,7 @@ class Acceptance(msgspec.Struct):
         """Drops rate-limited and quota-limited models from the fallbacks: they serve only requests counted for them."""
         if choice.escalation is not None:
             choice = self._with_free_escalation(choice, choice.escalation, key)
-        if not self.admission.counts_models(key.id):
+        if not self.deciding.admission.counts_models(key.id):
             return choice
         first, *spare = choice.order
         return msgspec.structs.replace(choice, order=(first, *(one for one in spare if not self._is_counted(key, one))))
@@ -151,4 +163,4 @@ class Acceptance(msgspec.Struct):
         )
 
     def _is_counted(self, key: KeyRecord, candidate: Candidate) -> bool:
-        return self.admission.is_counted(key.id, candidate.name)
+        return self.deciding.admission.is_counted(key.id, candidate.name)

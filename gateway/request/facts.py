@@ -70,8 +70,6 @@ def _rounded_by_name(found: Classification, names: Mapping[str, object]) -> tupl
 
 def expected_tokens(view: RequestView, candidates: Iterable[Candidate]) -> dict[str, float]:
     """Expected output tokens of images, speech and the like: the same for every model of that specialty."""
-    if not view.output_tokens:
-        return {}
     wanted = SPECIALTIES.get(view.operation)
     return {one.name: float(view.output_tokens) for one in candidates if one.specialty == wanted}
 
