@@ -15,9 +15,9 @@ from gateway.request.bodies import (
     ABSENT,
     AnyBody,
     ChatBody,
-    CountBody,
+    CompletionBody,
+    EmbeddingBody,
     MessagesBody,
-    NamedModels,
     ResponsesBody,
     later_tools,
 )
@@ -113,19 +113,16 @@ def _value(raw: msgspec.Raw) -> object:
 
 
 def hosted_tools(parsed: AnyBody, body: bytes) -> HostedTools:
-    if not isinstance(parsed, NamedModels) or (isinstance(parsed, CountBody) and not isinstance(parsed, MessagesBody)):
-        return NO_TOOLS
-    if parsed.are_named:
-        return OTHER_MODELS
     if not isinstance(parsed, _WITH_TOOLS):
-        return NO_TOOLS
-    if isinstance(parsed, MessagesBody) and (parsed.models or parsed.preset):
-        return OTHER_MODELS
+        is_answered = isinstance(parsed, CompletionBody | EmbeddingBody)
+        return OTHER_MODELS if is_answered and parsed.are_named else NO_TOOLS
     plugins = _plugins(parsed.plugins) if parsed.plugins and _is_given(parsed.plugins) else NO_KINDS
-    if plugins is None:
+    if plugins is None or parsed.are_named:
         return OTHER_MODELS
     if isinstance(parsed, ChatBody):
         return _of_chat(parsed, plugins)
+    if isinstance(parsed, MessagesBody) and (parsed.models or parsed.preset):
+        return OTHER_MODELS
     found = _of_tools(parsed, body)
     if not plugins or found.asks_other_models:
         return found

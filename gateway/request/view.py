@@ -341,6 +341,8 @@ def _plain_input(value: str | list[str | int | list[int]]) -> tuple[list[str], i
 def needs_of(
     *, streaming: bool, tools: bool = False, json_schema: bool = False, vision: bool = False, audio: bool = False
 ) -> tuple[str, ...]:
+    if not (tools or json_schema or vision or audio):  # as most requests
+        return ("streaming",) if streaming else ()
     return tuple(compress(NEEDS, (streaming, tools, json_schema, vision, audio)))
 
 
