@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import typer
 from rich.table import Column, Table
 
 from gateway.access.rotation import OldSecret, Rotation
 from gateway.api.admin.key_views import key_fields
+from gateway.cli.options import AsJsonList
 from gateway.cli.show_table import show_table
 from gateway.cli.state import State, ask
 from gateway.clock import now_us
@@ -22,7 +22,7 @@ from gateway.stores import LAST_DAYS, ListedKey
 AS_THE_API_SAYS = ("id", "name", "role", "team", "project", "tags", "allowed_models", "keeps_bodies", "limits")
 
 
-def list_keys(as_json: bool = typer.Option(False, "--json")) -> None:
+def list_keys(as_json: AsJsonList = False) -> None:
     """All keys, without their secrets."""
     rows = ask(_list)
     if as_json:

@@ -14,6 +14,7 @@ from gateway.yaml_document import problem_of
 Query = TypeVar("Query", bound=BaseModel)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsJsonList = Annotated[bool, typer.Option("--json", help="Print one JSON list.")]
 AsJsonLines = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Since = Annotated[str | None, typer.Option("--since", "--from", help="ISO 8601; 30 days ago when left out.")]
 Until = Annotated[str | None, typer.Option("--until", "--to", help="ISO 8601, exclusive; now when left out.")]

@@ -9,6 +9,7 @@ import typer
 from rich.table import Column, Table
 
 from gateway.cli.address import running_url
+from gateway.cli.options import AsJson, AsJsonList
 from gateway.cli.rules_in_force import how_it_was_taken
 from gateway.cli.show_table import show_table
 from gateway.cli.state import AUTHOR, Answer, ask
@@ -26,7 +27,7 @@ app = typer.Typer(help="Routing rules, as versions of which one is active.", no_
 
 
 @app.command("list")
-def list_rules(as_json: bool = typer.Option(False, "--json")) -> None:
+def list_rules(as_json: AsJsonList = False) -> None:
     """Every version, newest first."""
     active, versions = _ask(_list)
     if as_json:
@@ -67,7 +68,7 @@ def apply(
     file: Path = typer.Argument(..., help="A rules file."),
     reason: str = typer.Option("", help="Why; kept with the version and in the audit log."),
     activate: bool = typer.Option(True, "--activate/--no-activate", help="Make it the active version."),
-    as_json: bool = typer.Option(False, "--json"),
+    as_json: AsJson = False,
 ) -> None:
     """Validate a file, store it as a version and activate it."""
     text = read_text(file)
