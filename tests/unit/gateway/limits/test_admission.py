@@ -1,9 +1,6 @@
 import asyncio
 from contextlib import nullcontext
-from datetime import UTC, datetime
-from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +8,10 @@ from hypothesis import strategies as st
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
 from gateway.instants import DAY_US
 from gateway.limits.admission import Admission
-from gateway.limits.counters import Account, Rate, budget_account
+from gateway.limits.counters import Account, budget_account
 from gateway.limits.local_counters import LocalCounters
 from gateway.limits.treasury import Treasury
-from gateway.limits.values import Rates, SharedLimits, parse_limits, window_end, window_id, window_start
+from gateway.limits.values import Rates, SharedLimits, parse_limits, window_end, window_id
 from tests.hand_clock import HandClock
 from tests.unit.gateway.ledger.builders import make_entry, make_intent
 
@@ -333,53 +330,6 @@ async def test_what_was_not_read_from_the_books_yet_is_not_spent_and_nobody_is_t
             await limited.reserve("a", "k", 1, now_us=NOW_US, model=model)
         assert caught.value.retry_after_seconds == 2.0
         assert limited.treasury.wants_reading.is_set()
-
-
-@pytest.mark.parametrize(
-    ("window", "start", "end"),
-    [
-        ("day", datetime(2026, 11, 18, tzinfo=UTC), datetime(2026, 11, 19, tzinfo=UTC)),
-        ("month", datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)),
-        ("total", datetime(1970, 1, 1, tzinfo=UTC), None),
-    ],
-)
-def test_windows(window: Any, start: datetime, end: datetime | None) -> None:
-    assert window_start(window, NOW_US) == start
-    assert window_end(window, NOW_US) == end
-    assert window_id(window, NOW_US) == f"{window}:{start:%Y-%m-%d}"
-
-
-def test_december_ends_in_january() -> None:
-    at = datetime(2026, 12, 31, 23, tzinfo=UTC)
-    assert window_end("month", round(at.timestamp() * 1e6)) == datetime(2027, 1, 1, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        {"budget": "1"},
-        {"budget_usd": "lots"},
-        {"budget_usd": "-1"},
-        {"requests_per_minute": "x"},
-        {"tier_quotas": {"premium": {"requests": -1}}},
-        {"tier_quotas": {"premium": 3}},
-    ],
-)
-def test_broken_limits_are_errors(stored: dict[str, Any]) -> None:
-    with pytest.raises((msgspec.ValidationError, ValueError, ArithmeticError)):
-        parse_limits(stored)
-
-
-async def test_a_process_that_shares_its_rates_gets_its_part() -> None:
-    clock = HandClock()
-    counters = LocalCounters(clock=clock, share=lambda: 4)
-    rate = Rate("key:k:requests", 1, 60)
-    taken = 0
-    while (shortage := await counters.take([rate])) is None:
-        taken += 1
-    assert taken == 15
-    assert shortage.rate == rate
-    assert shortage.wait_seconds == pytest.approx(4.0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.booleans()), max_size=60), st.integers(0, 400))
