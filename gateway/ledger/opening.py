@@ -9,13 +9,13 @@ from gateway.ledger.journal import Journal
 
 
 def open_journal(root: Path, *, on_failure: Callable[[OSError], None]) -> tuple[Claim, Journal]:
-    """The first segment is allocated in full. Raises StateError when the disk has no room for it."""
+    """The first segment is allocated in full. Raises StateError when the disk has no room for it, or fails."""
     claim = claim_directory(root)
     try:
         return claim, Journal.open(claim.path, on_failure=on_failure)
     except OSError as error:
         claim.release()
         raise StateError(
-            f"cannot keep the journal in {root}: {error.strerror}; make room there, or set BREAKEVEN_HOME "
-            "to a disk that has it"
+            f"cannot keep the journal in {root}: {error.strerror}; see that its disk has room and works, or set "
+            "BREAKEVEN_HOME to one that does"
         ) from error

@@ -29,7 +29,7 @@ def never(error: OSError) -> None:
 
 def test_a_disk_without_room_is_one_sentence_and_the_directory_is_free_again(tmp_path: Path) -> None:
     for _ in range(2):
-        with no_room(), pytest.raises(StateError, match="make room there, or set BREAKEVEN_HOME"):
+        with no_room(), pytest.raises(StateError, match="see that its disk has room and works, or set BREAKEVEN_HOME"):
             open_journal(tmp_path, on_failure=never)
     assert len(list(tmp_path.iterdir())) == 1
 
