@@ -170,7 +170,12 @@ def _put_together(
         pipeline=pipeline,
         metrics=metrics,
         claim=claim,
-        budgets=BudgetKeeper(admission.treasury, Spending(stores.reports, admission, now_us), stores.end_users),
+        budgets=BudgetKeeper(
+            admission.treasury,
+            Spending(stores.reports, admission, now_us),
+            stores.end_users,
+            stores.adjustments.newest,
+        ),
         notices=open_notices(settings, stores, lambda: admission.limits, metrics),
         idempotency=Idempotency(kept.idempotency, lambda credential: key_ring.authenticate(credential, now_us()).id),
         sharing=sharing,

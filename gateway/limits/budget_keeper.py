@@ -13,7 +13,15 @@ from gateway.ledger.batch import Batch
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipper import EntrySink
 from gateway.limits.admission import Admission
-from gateway.limits.counters import Account, AccountBooks, Books, CountersDown, no_end_users
+from gateway.limits.counters import (
+    Account,
+    AccountBooks,
+    Books,
+    Corrections,
+    CountersDown,
+    no_corrections,
+    no_end_users,
+)
 from gateway.limits.treasury import Treasury
 
 log = logging.getLogger(__name__)
@@ -69,12 +77,14 @@ class BudgetKeeper:
         treasury: Treasury,
         books: Books,
         of_end_users: AccountBooks = no_end_users,
+        corrections: Corrections = no_corrections,
         *,
         busy_seconds: float = BUSY_SECONDS,
     ) -> None:
         self._treasury = treasury
         self._books = books
         self._of_end_users = of_end_users
+        self._corrections = corrections
         self._busy_seconds = busy_seconds
         self._read_at = float("-inf")
         self.is_down = False
@@ -169,7 +179,7 @@ class BudgetKeeper:
         is_urgent = is_urgent or not self._has_read
         async with asyncio.timeout(BOOKS_SECONDS):
             has_read = await self._treasury.counters.read_books(
-                self._books, is_urgent=is_urgent, of_end_users=self._of_end_users
+                self._books, is_urgent=is_urgent, of_end_users=self._of_end_users, corrections=self._corrections
             )
         if has_read and self._is_unread:
             log.warning("what budgets have spent can be read again")

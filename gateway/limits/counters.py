@@ -156,9 +156,18 @@ AccountBooks = Callable[[Collection[Account]], Awaitable[Mapping[Account, int]]]
 """What the ledger shows for each of these accounts of end users."""
 
 
+Corrections = Callable[[], Awaitable[int]]
+"""A number that rises with each correction of the ledger. It tells a refund from a database that is behind."""
+
+
 async def no_end_users(accounts: Collection[Account]) -> Mapping[Account, int]:
     """For books without accounts of end users."""
     return {}
+
+
+async def no_corrections() -> int:
+    """For books that nobody corrects."""
+    return 0
 
 
 class Counters(Protocol):
@@ -195,10 +204,16 @@ class Counters(Protocol):
         ...
 
     async def read_books(
-        self, books: Books, *, is_urgent: bool = False, of_end_users: AccountBooks = no_end_users
+        self,
+        books: Books,
+        *,
+        is_urgent: bool = False,
+        of_end_users: AccountBooks = no_end_users,
+        corrections: Corrections = no_corrections,
     ) -> bool:
         """Read the ledger for all workers, with those accounts of end users that some worker holds; False if another
-        one just did (with `is_urgent`, within the last moment)."""
+        one just did (with `is_urgent`, within the last moment). What shows less than before is believed at once if
+        there were corrections since, otherwise only once it has lasted."""
         ...
 
     async def read_accounts(self, accounts: Collection[Account], of_end_users: AccountBooks) -> int:

@@ -9,12 +9,14 @@ from gateway.limits.counters import (
     Account,
     AccountBooks,
     Books,
+    Corrections,
     Grant,
     Holding,
     Places,
     Rate,
     Shortage,
     Standing,
+    no_corrections,
     no_end_users,
 )
 from gateway.limits.held_places import HeldPlaces
@@ -58,6 +60,7 @@ class LocalCounters:
         self._less_since: dict[Account, float] = {}
         self._begun = 0
         self._read = 0
+        self._corrections = 0
 
     async def take(self, rates: Sequence[Rate], left: list[float] | None = None) -> Shortage | None:
         now, share = self._clock(), self._share()
@@ -100,15 +103,22 @@ class LocalCounters:
         return Standing(self._begun, self._read)
 
     async def read_books(
-        self, books: Books, *, is_urgent: bool = False, of_end_users: AccountBooks = no_end_users
+        self,
+        books: Books,
+        *,
+        is_urgent: bool = False,
+        of_end_users: AccountBooks = no_end_users,
+        corrections: Corrections = no_corrections,
     ) -> bool:
         self._begun += 1
         number = self._begun
+        corrected = await corrections()  # before the sums: they have these, and may have more
         held = self._held & self._booked.keys()
         booked = {**await books(), **(await of_end_users(held) if held else {})}
         if number > self._read:
             later = {account: self._booked[account] for account, mark in self._marks.items() if mark >= number}
-            self._booked = self._believed({**booked, **later})
+            self._booked = self._believed({**booked, **later}, is_corrected=corrected > self._corrections)
+            self._corrections = max(self._corrections, corrected)
             self._marks = {account: self._marks[account] for account in later}
             self._read = self._read if self._less_since else number
         return True
@@ -129,10 +139,13 @@ class LocalCounters:
             if account.is_end_users:
                 (self._held.add if holding.total or holding.spent else self._held.discard)(account)
 
-    def _believed(self, booked: Mapping[Account, int]) -> dict[Account, int]:
-        """A reading, with sums that dropped replaced by the previous ones until the drop has lasted."""
+    def _believed(self, booked: Mapping[Account, int], *, is_corrected: bool) -> dict[Account, int]:
+        """A reading, with sums that dropped replaced by the previous ones until the drop has lasted, unless that
+        `is_corrected`."""
         now, less_since, spent = self._clock(), self._less_since, dict(booked)
         self._less_since = {}
+        if is_corrected:
+            return spent
         for account, before in self._booked.items():
             since = less_since.get(account, now)
             if account in spent and spent[account] < before and now - since < self._less_seconds:

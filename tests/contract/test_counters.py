@@ -141,6 +141,21 @@ async def test_books_that_show_less_are_not_believed_at_once(counters: Counters)
     assert (await counters.report({})).read > counted
 
 
+async def test_less_after_a_correction_is_a_refund(counters: Counters) -> None:
+    """Believed only after a minute, with all that was booked meanwhile, it was taken from others' budgets so long."""
+    numbers = iter([7, 8])
+
+    async def corrections() -> int:
+        return next(numbers)
+
+    await counters.read_books(books_showing(50), corrections=corrections)
+    counted = (await counters.report({})).read
+    while not await counters.read_books(books_showing(20), is_urgent=True, corrections=corrections):
+        await asyncio.sleep(0.05)
+    assert (await counters.report({})).read > counted
+    assert (await lease(counters, 100, need=80)).amount == 80 * NANO
+
+
 async def test_books_that_show_less_of_one_account_tell_of_the_others(counters: Counters) -> None:
     other = Account("key:other", WINDOW)
 

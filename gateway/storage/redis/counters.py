@@ -22,6 +22,7 @@ from gateway.limits.counters import (
     Account,
     AccountBooks,
     Books,
+    Corrections,
     CountersDown,
     Grant,
     Holding,
@@ -29,6 +30,7 @@ from gateway.limits.counters import (
     Rate,
     Shortage,
     Standing,
+    no_corrections,
     no_end_users,
 )
 from gateway.limits.local_counters import LocalCounters
@@ -167,14 +169,20 @@ class RedisCounters:
         return Standing(int(begun), int(read), frozenset(by_name[name] for name in tight))
 
     async def read_books(
-        self, books: Books, *, is_urgent: bool = False, of_end_users: AccountBooks = no_end_users
+        self,
+        books: Books,
+        *,
+        is_urgent: bool = False,
+        of_end_users: AccountBooks = no_end_users,
+        corrections: Corrections = no_corrections,
     ) -> bool:
         answer = await self._in_epoch(BEGIN_READING, [READ_URGENTLY_EVERY_MS if is_urgent else READ_EVERY_MS])
         if answer[0] == "busy":
             return False
         _, number, *held = answer
+        corrected = await corrections()  # before the sums: they have these, and may have more
         booked = {**await books(), **(await of_end_users(list(map(_account, held))) if held else {})}
-        await self._in_epoch(END_READING, [number, self._less_ms, *_spent(booked)])
+        await self._in_epoch(END_READING, [number, self._less_ms, corrected, *_spent(booked)])
         return True
 
     async def read_accounts(self, accounts: Collection[Account], of_end_users: AccountBooks) -> int:

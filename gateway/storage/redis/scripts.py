@@ -3,7 +3,7 @@
 Keys, all below one prefix:
 
     epoch                   the server's run id and when these counters began; changes after a flush or restart
-    EPOCH:meta              opened, begun, began_at, read, heard, fleet
+    EPOCH:meta              opened, begun, began_at, read, heard, fleet, corrected
     EPOCH:books             account -> spent according to the last reading of the database ("books")
     EPOCH:less              account -> since when readings show less than that, which is not believed at once
     EPOCH:marks             end user's account that was read by itself -> the reading that it counts as
@@ -179,7 +179,8 @@ return answer
 """
 )
 
-# ARGV: 3 number, 4 how long a lower sum is not believed (ms), then account, spent of each. -> {'ok'}
+# ARGV: 3 number, 4 how long a lower sum is not believed (ms), 5 a number that rises with corrections, which explain a
+# lower sum, then account, spent of each. -> {'ok'}
 END_READING = (
     PRELUDE
     + """
@@ -190,7 +191,9 @@ local before, less_since, later = {}, {}, {}
 for i = 1, #last, 2 do before[last[i]] = last[i + 1] end
 for i = 1, #since, 2 do less_since[since[i]] = tonumber(since[i + 1]) end
 redis.call('DEL', books, less, marks)
-local read = ARGV[3]
+local read, corrected = ARGV[3], redis.call('HGET', meta, 'corrected')
+local is_corrected = corrected and tonumber(ARGV[5]) > tonumber(corrected)
+if is_corrected or not corrected then redis.call('HSET', meta, 'corrected', ARGV[5]) end
 for i = 1, #marked, 2 do
   local account, mark = marked[i], marked[i + 1]
   if tonumber(mark) >= tonumber(ARGV[3]) then
@@ -199,11 +202,11 @@ for i = 1, #marked, 2 do
     redis.call('HSET', marks, account, mark)
   end
 end
-for i = 5, #ARGV, 2 do
+for i = 6, #ARGV, 2 do
   local account, spent = ARGV[i], ARGV[i + 1]
   if later[account] then
     spent = before[account]
-  elseif before[account] and tonumber(spent) < tonumber(before[account]) then
+  elseif not is_corrected and before[account] and tonumber(spent) < tonumber(before[account]) then
     local began = math.min(less_since[account] or now, now)
     if now < began + tonumber(ARGV[4]) then
       redis.call('HSET', less, account, string.format('%.0f', began))

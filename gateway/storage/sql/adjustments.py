@@ -131,6 +131,11 @@ class SqlAdjustments:
                 found |= {bytes(number).hex(): Booked(int(amount), int(count)) for number, amount, count in rows}
         return found
 
+    async def newest(self) -> int:
+        """See gateway.limits.counters.Corrections."""
+        async with self._engine.connect() as connection:
+            return (await connection.execute(select(func.max(adjustments.c.id)))).scalar() or 0
+
     async def _today_us(self, connection: AsyncConnection) -> int:
         """The time at which to book a correction: one dated back would change months that are closed. Whoever reads a
         closed month waits until it is committed."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.config.home import Home
+from gateway.storage.sql.adjustments import SqlAdjustments
 from gateway.storage.sql.audit import SqlAuditLog
 from gateway.storage.sql.batches import SqlBatches
 from gateway.storage.sql.bodies import SqlBodies
@@ -31,6 +32,7 @@ from gateway.storage.sums.end_users import EndUserDays
 class SqlStores:
     """See the protocol that each store implements."""
 
+    adjustments: SqlAdjustments
     audit: SqlAuditLog
     batches: SqlBatches
     bodies: SqlBodies
@@ -60,6 +62,7 @@ def open_stores(database: AsyncEngine, home: Home) -> SqlStores:
     pepper = home.pepper()
     files = open_files(database, home)
     return SqlStores(
+        adjustments=SqlAdjustments(database),
         audit=SqlAuditLog(database),
         batches=SqlBatches(database, files),
         bodies=SqlBodies(database, home.bodies_key()),

@@ -46,10 +46,13 @@ async def test_corrections_are_added_once_and_appear_in_the_sums(engine: AsyncEn
     unpriced = [entry.intent.request_id for entry in stored if entry.cost is None]
     batch = [Adjustment(number, "reprice", "prices-2", 10**9, "price became known") for number in unpriced]
     books = SqlAdjustments(engine)
+    before = await books.newest()
     assert await books.book([*batch, Adjustment(request_id(9_999), "refund", "r", 1, "no such")], author="ada") == len(
         unpriced
     )
+    corrected = await books.newest()
     assert await books.book(batch, author="ada") == 0
+    assert before < corrected == await books.newest()
     assert await books.book([Adjustment(unpriced[0], "refund", "credit-7", -5, "outage")], author="ada") == 1
     assert (await books.booked(unpriced))[unpriced[0]] == Booked(10**9, 1)
     priced = next(entry.intent.request_id for entry in stored if entry.cost is not None)

@@ -16,11 +16,13 @@ from gateway.limits.counters import (
     Account,
     AccountBooks,
     Books,
+    Corrections,
     CountersDown,
     Grant,
     Holding,
     Standing,
     budget_account,
+    no_corrections,
     no_end_users,
 )
 from gateway.limits.local_counters import LocalCounters
@@ -56,12 +58,17 @@ class Scripted(LocalCounters):
         return await super().lease(account, limit=limit, holding=holding, need=need, want=want)
 
     async def read_books(
-        self, books: Books, *, is_urgent: bool = False, of_end_users: AccountBooks = no_end_users
+        self,
+        books: Books,
+        *,
+        is_urgent: bool = False,
+        of_end_users: AccountBooks = no_end_users,
+        corrections: Corrections = no_corrections,
     ) -> bool:
         if self.busy:
             self.busy -= 1
             return False
-        return await super().read_books(books, is_urgent=is_urgent, of_end_users=of_end_users)
+        return await super().read_books(books, is_urgent=is_urgent, of_end_users=of_end_users, corrections=corrections)
 
 
 class Rig:
