@@ -143,6 +143,11 @@ class AsyncEngine:
         """Whether new requests are refused."""
         return self.draining.is_set()
 
+    @property
+    def has_hung(self) -> bool:
+        """Whether a step has lasted ten times as long as makes health red: nobody waits for it any more."""
+        return self._clock() - self._heartbeat > 10 * self._stall_seconds
+
     def state(self) -> EngineState:
         scheduler = self._core.scheduler
         is_stalled = self._clock() - self._heartbeat > self._stall_seconds or not self._thread.is_alive()

@@ -66,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--exit-with-parent", type=int, nargs="?", const=os.getppid(), metavar="PID", help="stop when this parent died"
     )
+    serve.add_argument("--beats", type=whole(0), metavar="FD", help="a pipe that gets a byte a second while it lives")
     serve.add_argument("--drain-seconds", type=seconds, default=30.0, help="how long SIGTERM waits for running answers")
     _add_engine_options(serve)
     return parser
@@ -191,6 +192,7 @@ def _serve_on(bound: socket, options: argparse.Namespace) -> int:
         served_name=options.served_name,
         drain_seconds=options.drain_seconds,
         parent=options.exit_with_parent,
+        beats=options.beats,
         embedding_folder=embedding,
         embedding_name=options.embedding_name,
     )

@@ -99,7 +99,7 @@ class Supervisor:
         seconds = await pulse.stops()
         log.error(
             "%s (process %d) has stood still for %.0f s: it was stopped, its disk does not answer, or it is busy with "
-            "one thing. Killing it; its journal is kept, and what it had accepted is booked at its next start",
+            "one thing. Killing it, to start it again; what a worker had accepted is booked then",
             self.name,
             process.pid,
             seconds,

@@ -23,6 +23,7 @@ from local_engine.server.openai_server import build_app
 from native import cycles
 
 PARENT_CHECK_SECONDS = 1.0
+BEAT_SECONDS = 1.0
 # Time to report errors for answers that the drain limit cuts off.
 TELLING_SECONDS = 2.0
 
@@ -45,12 +46,14 @@ def serve(
     served_name: str | None,
     drain_seconds: float,
     parent: int | None = None,
+    beats: int | None = None,
     embedding_folder: Path | None = None,
     embedding_name: str | None = None,
 ) -> int:
     """Serve on `bound` until told to stop, or until `parent` is no longer our parent; returns the exit status.
 
-    It is 1 if the step loop died: whoever started the process may start another.
+    `beats` is a pipe to it, into which we write as long as we live. The status is 1 if the step loop died: whoever
+    started the process may start another.
     """
     engine = build_engine(path, config, wishes=wishes, progress=print_progress)
     encoder = SentenceEncoder(embedding_folder, name=embedding_name) if embedding_folder is not None else None
@@ -74,11 +77,14 @@ def serve(
             ws="none",
         )
         server = QuietServer(http)
-        watcher = asyncio.create_task(stop_when_told(server, running, drain_seconds, parent))
+        beside = [asyncio.create_task(stop_when_told(server, running, drain_seconds, parent))]
+        if beats is not None:
+            beside.append(asyncio.create_task(beat(beats, running)))
         print_progress(f"Serving {name} on http://{host}:{bound.getsockname()[1]}")
         await server.serve(sockets=[bound])
-        watcher.cancel()
-        await asyncio.gather(watcher, return_exceptions=True)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
         await running.stop()
         return 1 if running.has_died else 0
 
@@ -94,6 +100,18 @@ def listen(bound: socket.socket) -> None:
     """Accepts connections. Raises EngineError if another process listens on the port, which it may have bound too."""
     with listening_told(bound, *bound.getsockname()[:2]):
         bound.listen(most_accepted())
+
+
+async def beat(descriptor: int, engine: AsyncEngine, *, every_seconds: float = BEAT_SECONDS) -> None:
+    """Until cancelled. A process that stands still does not beat, and we do not for a step that hangs: only whoever
+    started us can end either."""
+    os.set_inheritable(descriptor, False)
+    os.set_blocking(descriptor, False)
+    while True:
+        if not engine.has_hung:
+            with contextlib.suppress(BlockingIOError, BrokenPipeError):
+                os.write(descriptor, b".")
+        await asyncio.sleep(every_seconds)
 
 
 async def stop_when_told(server: uvicorn.Server, engine: AsyncEngine, drain_seconds: float, parent: int | None) -> None:

@@ -13,6 +13,7 @@ from gateway.config.home import Home
 from gateway.config.settings import Settings
 from gateway.errors import StateError
 from gateway.extras import install_command, is_installed
+from gateway.process.heartbeat import Patience
 from gateway.process.server import free_port
 from gateway.process.supervisor import Supervisor
 
@@ -62,6 +63,7 @@ def engine_supervisor(home: Home, settings: Settings, url: str) -> Supervisor:
         log_file=home.engine_log,
         environment={"PYTHONUNBUFFERED": "1"},
         withheld=secrets_in(settings),
+        patience=Patience(looks=60),  # a start takes minutes on a GPU: longer than for a worker
     )
 
 

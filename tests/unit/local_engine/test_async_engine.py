@@ -3,10 +3,11 @@
 import asyncio
 import os
 import random
+import select
 import signal
 import socket
 import threading
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ from local_engine.metrics import EngineMetrics
 from local_engine.sampling.sampling_params import SamplingParams
 from local_engine.scheduler import Batch
 from local_engine.server.listening import bind
-from local_engine.server.serving import QuietServer, listen, stop_when_told
+from local_engine.server.serving import QuietServer, beat, listen, stop_when_told
 from tests.hand_clock import HandClock
 from tests.unit.local_engine.scripted import AheadStep, AheadSteps, SlotRunner, expected_answer, make_core
 
@@ -260,6 +261,34 @@ async def test_health_goes_red_while_a_step_hangs_and_green_again_after() -> Non
     while engine.state().status != "ok":
         await asyncio.sleep(0)
     await engine.stop()
+
+
+async def test_whoever_started_it_hears_that_a_step_hangs_for_good() -> None:
+    clock, runner = HandClock(0.0), StuckRunner()
+    engine = make_engine(clock=clock, runner=runner)
+    engine.start()
+    client = asyncio.create_task(collect(engine, [1, 2], 3))
+    await asyncio.to_thread(runner.entered.wait)
+    heard, ours = os.pipe()
+    os.set_blocking(heard, False)
+    beating = asyncio.create_task(beat(ours, engine, every_seconds=0))
+    for seconds, is_beating in ((6.0, True), (51.0, False)):  # a step may be long on a slow machine
+        clock.now = seconds
+        with suppress(BlockingIOError):
+            os.read(heard, 65_536)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert bool(readable(heard)) is is_beating
+    beating.cancel()
+    runner.let_go.set()
+    await client
+    await engine.stop()
+    os.close(heard)
+    os.close(ours)
+
+
+def readable(descriptor: int) -> list[int]:
+    return select.select([descriptor], [], [], 0)[0]
 
 
 class FailingRunner(SlotRunner):

@@ -22,7 +22,9 @@ from gateway.errors import StateError
 )
 def test_the_engine_is_told_its_models(tmp_path: Path, settings: dict[str, str], options: list[str]) -> None:
     engine = Settings.model_validate({"engine": {"model": "/models/m.gguf", "name": "m", **settings}})
-    command = list(engine_supervisor(Home(tmp_path), engine, "http://127.0.0.1:4711/v1").command)
+    supervisor = engine_supervisor(Home(tmp_path), engine, "http://127.0.0.1:4711/v1")
+    assert supervisor.patience is not None, "one that hangs is started again"
+    command = list(supervisor.command)
     assert command[1:4] == ["-m", "local_engine", "serve"]
     assert command[4:6] == ["--model", "/models/m.gguf"]
     assert command[command.index("--served-name") + 1] == "m"
