@@ -4,6 +4,7 @@ Knows records, not what they mean. Not thread-safe, except for the methods that 
 """
 
 import errno
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ READ_BYTES = 1 << 17
 PAGE_BYTES = 4096
 MOST_UNREADABLE_PAGES = 64
 CALM_SHARE = 0.75
+SEGMENT_NAME = re.compile(r"[0-9]{16}\.seg")  # nothing else, such as an operator's copy beside it
 NOTE = "{:016d} {:016d}\n"
 
 
@@ -97,7 +99,7 @@ class Segments:
     def recover(self) -> Iterator[tuple[int, Record]]:
         """Open the existing files and yield every whole record in order, with its epoch. Exhaust this before any other
         call; after an error, `close`."""
-        for name in sorted(self._disk.names()):
+        for name in sorted(filter(SEGMENT_NAME.fullmatch, self._disk.names())):
             self._used.append(Segment(int(name[:16]), self._disk.open(name)))
         found = self._used
         for segment in found:

@@ -156,6 +156,17 @@ async def test_a_disk_that_reads_nothing_any_more_is_no_empty_journal(
     await again.aclose()
 
 
+@pytest.mark.parametrize("copy", ["0000000000000001 (copy).seg", "copy of 0000000000000001.seg"])
+async def test_an_operators_copy_of_a_segment_is_none(tmp_path: Path, copy: str) -> None:
+    journal = open_journal(tmp_path)
+    await settle_one(journal, 1)
+    await journal.aclose()
+    (tmp_path / copy).write_bytes(segments_of(tmp_path)[0].read_bytes())
+    again = open_journal(tmp_path)
+    assert again.recovered.settled_entries == len(read_all(again)) == 1
+    await again.aclose()
+
+
 async def test_a_prepared_segment_that_was_cut_short_is_made_anew(tmp_path: Path) -> None:
     def used() -> int:
         return int(journal.gauges()["journal_bytes"])
