@@ -16,6 +16,8 @@ ESCAPE: Final = b"\\u00"
 _KEY: Final = msgspec.json.Decoder(str)
 _SPACE: Final = b" \t\r\n"
 _FIRST_BYTES: Final = 32
+_COPIED_BYTES: Final = 1 << 20
+"""A larger body is not written again, only to be compared."""
 _MOST_MEMBERS: Final = 1000
 """No API has a tenth of that, and the event loop is blocked while they are read."""
 TWICE: Final = "a key of the JSON object appears twice"
@@ -50,8 +52,8 @@ def objects_in(text: bytes) -> list[dict[str, msgspec.Raw]]:
 def find_members(body: bytes) -> dict[str, Member]:
     """Every top-level member and its place. Raises NotAnObject, duplicate keys included.
 
-    The decoder reads the values and this walk places them. Both must agree on every byte, so no body can show the
-    walk another object than the one a JSON parser sees.
+    The decoder reads the values and they are placed apart. Both must agree on every byte, so no body can show one
+    another object than the other.
     """
     try:
         values = MEMBERS.decode(body)
@@ -59,39 +61,39 @@ def find_members(body: bytes) -> dict[str, Member]:
         raise NotAnObject(f"the body is not a JSON object: {error}") from error
     if len(values) > _MOST_MEMBERS:
         raise NotAnObject(f"the JSON object has {len(values):,} members, more than {_MOST_MEMBERS:,}")
-    # The two usual styles: with or without a space after each comma and colon.
-    comma, colon = (", ", ": ") if body.find(b'": ', 0, _FIRST_BYTES) > 0 else (",", ":")
-    if comma == "," and (placed := _placed_by_length(body, values)) is not None:
-        return placed
+    return (_placed(body, values) if len(body) <= _COPIED_BYTES else None) or _walked(body, values)
+
+
+def _placed(body: bytes, values: Mapping[str, msgspec.Raw]) -> dict[str, Member] | None:
+    """The members of an object in a usual style: with one space after each comma and colon, or none. It is in one if
+    written so it is the same."""
+    comma, colon = (b", ", b": ") if body.find(b'": ', 0, _FIRST_BYTES) > 0 else (b",", b":")
     members: dict[str, Member] = {}
-    position, mark = 0, "{"
+    written: list[bytes] = []
+    position = 1
     for name, value in values.items():
-        usual = f'{mark}"{name}"{colon}'.encode()
-        key_start, start = position + len(mark), position + len(usual)
-        if not (body[position:start] == usual and body.startswith(value, start)):
-            match = _MEMBER.match(body, position)
-            if not match or _KEY.decode(b'"%b"' % match[1]) != name or not body.startswith(value, match.end()):
-                raise NotAnObject(TWICE)
-            key_start, start = match.start(1) - 1, match.end()
-        position = start + len(memoryview(value))
-        members[name] = Member(key_start, start, position)
-        mark = comma
-    if values and body[position:].strip(_SPACE) != b"}":
-        raise NotAnObject(TWICE)
-    return members
+        key = name.encode()
+        member = b'"%b"%b%b' % (key, colon, value)
+        end = position + len(member)
+        members[name] = Member(position, position + len(key) + 2 + len(colon), end)
+        written.append(member)
+        position = end + len(comma)
+    return members if body == b"{%b}" % comma.join(written) else None
 
 
-def _placed_by_length(body: bytes, values: Mapping[str, msgspec.Raw]) -> dict[str, Member] | None:
-    """The members of an object written without white space. None of any other: a space, an escape in a key and a key
-    that appears twice each make the body longer than the sum of its parts."""
+def _walked(body: bytes, values: Mapping[str, msgspec.Raw]) -> dict[str, Member]:
+    """The members of any object."""
     members: dict[str, Member] = {}
     position = 0
     for name, value in values.items():
-        start = position + len(name.encode()) + 4
-        end = start + len(memoryview(value))
-        members[name] = Member(position + 1, start, end)
-        position = end
-    return members if position + 1 == len(body) else None
+        match = _MEMBER.match(body, position)
+        if not match or _KEY.decode(b'"%b"' % match[1]) != name or not body.startswith(value, match.end()):
+            raise NotAnObject(TWICE)
+        position = match.end() + len(memoryview(value))
+        members[name] = Member(match.start(1) - 1, match.end(), position)
+    if values and body[position:].strip(_SPACE) != b"}":
+        raise NotAnObject(TWICE)
+    return members
 
 
 def require_plain_names(members: Iterable[str], decided_on: frozenset[str]) -> None:

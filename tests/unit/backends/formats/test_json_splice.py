@@ -135,3 +135,13 @@ def test_more_members_than_any_api_has_are_refused_before_each_is_looked_at() ->
     assert len(find_members(few)) == 1000
     with pytest.raises(NotAnObject, match="1,001 members"):
         find_members(few[:-1] + b',"more":1}')
+
+
+@pytest.mark.parametrize("blank", [b"", b" "])
+def test_a_large_body_has_its_members(blank: bytes) -> None:
+    long = b'"%b"' % (b"x" * (1 << 20))
+    body = b'{"a":%b1,%b"long":%b%b}' % (blank, blank, blank, long)
+    found = find_members(body)
+    assert [body[at.start : at.end] for at in found.values()] == [b"1", long]
+    with pytest.raises(NotAnObject):
+        find_members(body[:-1] + b',"a":1}')
