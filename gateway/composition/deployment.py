@@ -27,6 +27,7 @@ ENVIRONMENT_ADDRESSES = (
     ("redis", "BREAKEVEN_REDIS_URL", parse_redis_url),
 )
 WEBHOOK_VARIABLE = "BREAKEVEN_NOTICES_WEBHOOK"
+ADDRESS_VARIABLES = (*(variable for _, variable, _ in ENVIRONMENT_ADDRESSES), WEBHOOK_VARIABLE)
 OTLP_PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 """What sends telemetry; other packages bring the rest of `opentelemetry`."""
 OFFLINE_ENGINE_URL = "http://127.0.0.1:1/v1"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -13,7 +14,7 @@ from rich.console import Console
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from gateway.cli.demo.traffic import DAYS, Team, make_month
-from gateway.composition.deployment import Deployment, load_deployment
+from gateway.composition.deployment import ADDRESS_VARIABLES, Deployment, load_deployment
 from gateway.config.first_files import write_first_files
 from gateway.config.home import Home, create_home
 from gateway.errors import StateError
@@ -217,7 +218,7 @@ async def _rules_and_snapshots(deployment: Deployment, store: SqlRulesStore, end
 
 def run_month(home: Home, *, requests: int, as_json: bool) -> None:
     """What `breakeven demo --month` does: writes the month and says how to look at it. Raises StateError."""
-    console = Console(highlight=False, stderr=as_json)
+    console = Console(highlight=False, stderr=as_json, soft_wrap=True)  # a command that is broken up cannot be pasted
     with console.status("Making up a month of traffic") as status:
 
         def progress(done: int) -> None:
@@ -232,6 +233,7 @@ def run_month(home: Home, *, requests: int, as_json: bool) -> None:
     console.print(f"Wrote {month.entries:,} made-up requests of 30 days to {month.home.root}; no model was called.\n")
     for role, key in (("owner", month.owner_key), ("finance", month.finance_key), ("app", month.app_key)):
         console.print(f"  {role + ' key':12} {key}")
-    # Not the default port: the reader's own gateway may be running there.
-    console.print(f"\nLook at it:  BREAKEVEN_HOME={month.home.root} breakeven serve --port {PORT}")
+    # Neither the default port nor the databases and the webhook of the reader's own gateway.
+    without = "".join(f"{name}= " for name in ADDRESS_VARIABLES if os.environ.get(name))
+    console.print(f"\nLook at it:  {without}BREAKEVEN_HOME={month.home.root} breakeven serve --port {PORT}")
     console.print(f"and sign in at http://127.0.0.1:{PORT}/ui with the owner key.")

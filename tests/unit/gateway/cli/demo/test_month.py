@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.demo.month import write_demo_month
+from gateway.cli.demo.month import run_month, write_demo_month
 from gateway.cli.demo.traffic import hourly_loads
 from gateway.cli.state import open_state
 from gateway.config.home import Home
@@ -45,3 +45,16 @@ def test_one_that_was_interrupted_is_made_anew(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"demo", "models"}
     assert (Home(tmp_path / "demo").models_directory / "model.gguf").exists()
     assert asyncio.run(write_demo_month(home, now=NOW, requests=5)) is None
+
+
+def test_how_to_look_at_it_can_be_pasted_beside_a_gateway_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line, however long the home's path; and the month was looked for in the gateway's own PostgreSQL."""
+    monkeypatch.setenv("BREAKEVEN_DATABASE_URL", "postgresql://elsewhere/breakeven")
+    monkeypatch.delenv("BREAKEVEN_REDIS_URL", raising=False)
+    monkeypatch.setenv("BREAKEVEN_NOTICES_WEBHOOK", "http://elsewhere/")
+    home = Home(tmp_path / ("long" * 30))
+    run_month(home, requests=5, as_json=False)
+    told = "BREAKEVEN_DATABASE_URL= BREAKEVEN_NOTICES_WEBHOOK= BREAKEVEN_HOME="
+    assert f"{told}{home.root / 'demo'} breakeven serve --port 8090\n" in capsys.readouterr().out
