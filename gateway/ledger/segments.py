@@ -216,12 +216,15 @@ class Segments:
                 continue
             length = READ_BYTES
             while True:
-                content = segment.file.read(offset, min(length, limit - offset))
+                try:
+                    content = segment.file.read(offset, min(length, limit - offset))
+                except OSError as error:
+                    raise _unreadable(segment, offset, error.strerror) from error
                 request_ids, payloads, end = self._framing.scan_settled(segment.epoch, content, offset)
                 if end > offset:
                     return Batch(request_ids, payloads), Position(segment.epoch, end)
                 if length >= limit - offset:
-                    raise OSError(f"segment {segment.name} is damaged at {offset}")
+                    raise _unreadable(segment, offset, "damaged")
                 length *= 4
         return Batch(), position
 
@@ -263,6 +266,14 @@ class Segments:
         name = segment_name(epoch)
         self._disk.create(name, self._segment_bytes, is_urgent=self._is_spare_urgent)
         return Segment(epoch, self._disk.open(name))
+
+
+def _unreadable(segment: Segment, offset: int, why: str | None) -> OSError:
+    return OSError(
+        errno.EIO,
+        f"the journal's segment {segment.name} cannot be read at {offset} ({why}): restart the gateway, which then "
+        "drops what is damaged and keeps all else",
+    )
 
 
 def _read_whole(file: DiskFile) -> bytes:

@@ -1,6 +1,7 @@
 """The journal in a real directory and on a simulated disk that fills up or fails."""
 
 import asyncio
+import os
 import random
 import threading
 from collections.abc import AsyncIterator
@@ -196,6 +197,30 @@ async def test_who_settles_while_it_is_closed_is_refused_and_does_not_wait_for_e
     with pytest.raises(LedgerUnavailable, match="The journal is closed"):
         await journal.settle(make_entry(2))
     await asyncio.gather(in_time, closing)
+
+
+@pytest.mark.parametrize("is_readable", [True, False])
+async def test_who_cannot_read_what_is_to_be_shipped_says_what_helps_and_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_readable: bool
+) -> None:
+    journal = open_journal(tmp_path)
+    await settle_one(journal, 1)
+    await settle_one(journal, 2)
+    if is_readable:
+        with segments_of(tmp_path)[0].open("r+b") as file:
+            file.seek(int(journal.gauges()["journal_bytes"]) - 40)
+            file.write(b"?")
+    else:
+        monkeypatch.setattr(os, "pread", lambda *_: os.read(-1, 1))  # pyright: ignore[reportUnknownLambdaType]
+    with pytest.raises(OSError, match="restart the gateway"):
+        read_all(journal)
+    monkeypatch.undo()
+    await journal.aclose()
+    again = open_journal(tmp_path)
+    assert make_entry(1) in read_all(again)
+    assert again.recovered.orphans == ((request_id(2),) if is_readable else ())
+    assert len(read_all(again)) == 2
+    await again.aclose()
 
 
 async def test_a_disk_that_does_not_answer_is_told_and_takes_nothing_new_until_it_does(
