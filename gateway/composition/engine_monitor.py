@@ -32,6 +32,12 @@ class TimedAnswer(msgspec.Struct, frozen=True):
     x_breakeven: Timings
 
 
+class Places(msgspec.Struct, frozen=True):
+    """The part of the engine's health that a sweep reads."""
+
+    max_concurrency: int
+
+
 async def watch_health(
     backends: Mapping[str, Backend], upstreams: Upstreams, *, every_seconds: float = HEALTH_SECONDS
 ) -> None:
@@ -53,12 +59,15 @@ async def measure_curve(
 ) -> CurveFile:
     """A short sweep against a running engine: real requests, the engine's own timings.
 
-    Raises httpx.HTTPError if the engine does not answer, and StateError if it refuses or reports no timings.
+    Raises httpx.HTTPError if the engine does not answer, and StateError if it refuses, reports no timings or answers
+    fewer at once: those that wait for others would count as if they ran beside them.
     """
     points: list[tuple[int, float]] = []
     prefill = 0.0
     async with httpx.AsyncClient(base_url=engine_url, timeout=300, trust_env=False) as client:
         await _ask(client, model, "warm-up", 0)
+        if max(sweep) > (most := await _places(client, f"{engine_url.removesuffix('/v1')}/health")):
+            raise StateError(f"the engine answers {most} requests at once: choose a --concurrency of up to {most}")
         for concurrency in sweep:
             progress(f"measuring the engine at concurrency {concurrency}")
             began = asyncio.get_running_loop().time()
@@ -68,6 +77,14 @@ async def measure_curve(
             points.append((concurrency, sum(answer.decode_tokens_per_second for answer in answers)))
             prefill = max(prefill, *(answer.prefill_tokens_per_second for answer in answers))
     return CurveFile(model, prefill, points)
+
+
+async def _places(client: httpx.AsyncClient, url: str) -> int:
+    response = await client.get(url)
+    try:
+        return msgspec.json.decode(response.content, type=Places).max_concurrency
+    except msgspec.DecodeError as error:
+        raise StateError(f"{url} does not say how many requests the engine answers at once ({error})") from error
 
 
 async def _ask(client: httpx.AsyncClient, model: str, text: str, number: int) -> Timings:

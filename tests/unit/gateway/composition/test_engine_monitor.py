@@ -50,20 +50,27 @@ async def test_what_changes_is_news_unless_it_is_an_engine_that_starts(
     assert [record.getMessage() for record in caplog.records] == said
 
 
-async def measured(answer: Any, status: int = 200) -> CurveFile:
+TIMED = {"x_breakeven": {"decode_tokens_per_second": 10.0, "prefill_tokens_per_second": 500.0}}
+
+
+async def measured(answer: Any, status: int = 200, *, health: Any = None) -> CurveFile:
     """The curve of an engine that always answers this."""
 
     async def chat(_: Request) -> JSONResponse:
         return JSONResponse(answer, status)
 
-    async with serving(Starlette(routes=[Route("/v1/chat/completions", chat, methods=["POST"])])) as url:
+    async def places(_: Request) -> JSONResponse:
+        return JSONResponse(health or {"max_concurrency": 2})
+
+    routes = [Route("/v1/chat/completions", chat, methods=["POST"]), Route("/health", places)]
+    async with serving(Starlette(routes=routes)) as url:
         return await measure_curve(f"{url}/v1", "m", sweep=(1, 2))
 
 
 async def test_an_engine_on_this_machine_is_not_measured_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    curve = await measured({"x_breakeven": {"decode_tokens_per_second": 10.0, "prefill_tokens_per_second": 500.0}})
+    curve = await measured(TIMED)
     assert curve.points == [(1, 10.0), (2, 20.0)]
 
 
@@ -79,6 +86,14 @@ async def test_an_engine_on_this_machine_is_not_measured_through_a_proxy(monkeyp
 async def test_a_server_without_the_engines_timings_is_told_in_a_sentence(answer: Any) -> None:
     with pytest.raises(StateError, match="/v1/chat/completions does not report its timings"):
         await measured(answer)
+
+
+async def test_more_at_once_than_an_engine_answers_is_not_measured() -> None:
+    """Those that waited counted as if they had run beside the others: 32 at 8 places were four times as fast."""
+    with pytest.raises(StateError, match="answers 1 requests at once: choose a --concurrency of up to 1"):
+        await measured(TIMED, health={"max_concurrency": 1})
+    with pytest.raises(StateError, match="/health does not say how many requests"):
+        await measured(TIMED, health=["ok"])
 
 
 async def test_what_an_engine_refuses_is_told_in_its_words() -> None:
