@@ -143,7 +143,13 @@ class Admission:
 
     def limits_key(self, key_id: str, team: str | None, project: str | None, end_user: str | None) -> bool:
         """Whether a budget, a model's rate or a quota applies, so that `reserve` may hold anything."""
+        if self.holds_nothing(key_id):
+            return False
         return self.counts_models(key_id) or bool(self._budgets(key_id, team, project, end_user))
+
+    def holds_nothing(self, key_id: str) -> bool:
+        """Whether no budget, model's rate or quota can apply to this key, whoever asks for what: often none is set."""
+        return not (key_id in self.limits or self.strict or self.shared.models or key_id in OFF_PATH)
 
     async def reserve(
         self,

@@ -74,15 +74,18 @@ class Acceptance(msgspec.Struct):
                 code="model_not_allowed",
             )
         end_user, deciding = self._end_user(incoming, key), self.deciding
+        is_unlimited = deciding.admission.holds_nothing(key.id)
         limited: ModelLimited | None = None
         while True:
             at_us = deciding.now_us()  # one timestamp for the decision and the books, so that both use the same price
             try:
-                choice = self._with_free_fallbacks(deciding.decide(view, key, incoming.tags, at_us), key)
+                choice = deciding.decide(view, key, incoming.tags, at_us)
             except (ModelNotFound, NoEligibleModel):
                 if limited is not None:
                     raise limited from None
                 raise
+            if not is_unlimited:
+                choice = self._with_free_fallbacks(choice, key)
             trace = incoming.headers.get("traceparent")
             tags = deciding.tags_to_book(key.id, incoming.tags, at_us) if incoming.tags else ()
             intent = new_intent(
@@ -95,7 +98,7 @@ class Acceptance(msgspec.Struct):
                 batch_id=incoming.batch_id,
                 end_user=end_user,
             )
-            body = self._within_bound(incoming.body, view, key)
+            body = incoming.body if is_unlimited else self._within_bound(incoming.body, view, key)
             run = Run(
                 view,
                 body,

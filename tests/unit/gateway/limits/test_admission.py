@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.errors import BudgetExhausted, ModelLimited, Overloaded, RateLimitExceeded
 from gateway.instants import DAY_US
+from gateway.ledger.entry import SHADOW
 from gateway.limits.admission import Admission
 from gateway.limits.counters import Account, budget_account
 from gateway.limits.local_counters import LocalCounters
@@ -42,6 +43,26 @@ async def test_no_limits_means_no_limit() -> None:
         await free.admit("k", tokens=10**9)
         await free.reserve(str(number), "k", None, now_us=NOW_US)
     assert not free.has_budget("k")
+
+
+@pytest.mark.parametrize(
+    ("limited", "key"),
+    [
+        (admission(budget_usd="1"), "k"),
+        (admission(end_user_budget_usd="1"), "k"),
+        (admission(tier_quotas={"premium": {"requests": 1, "window": "day"}}), "k"),
+        (Admission(strict={("team", "red"): 1}), "k"),
+        (Admission(strict={("project", "p"): 1}), "k"),
+        (Admission(strict={("all", ""): 1}), "k"),
+        (Admission(shared=SharedLimits(models={"m": Rates(requests_per_minute=1)})), "k"),
+        (Admission(shadow_pico_usd=1), SHADOW),
+    ],
+)
+def test_every_kind_of_limit_is_asked_for_and_otherwise_none(limited: Admission, key: str) -> None:
+    assert limited.limits_key(key, "red", "p", "somebody")
+    assert not limited.holds_nothing(key)
+    assert not Admission().limits_key(key, "red", "p", "somebody")
+    assert Admission().holds_nothing("k")
 
 
 async def test_requests_per_minute_refill_and_say_when() -> None:
