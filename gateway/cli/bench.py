@@ -46,7 +46,9 @@ def engine(
         callback=http_url,
         help="A running engine's base URL, as in http://127.0.0.1:9000/v1; left out, one is started for this.",
     ),
-    concurrency: str = typer.Option("1,2,4,8", help="Concurrencies to sweep, at least three."),
+    concurrency: str | None = typer.Option(
+        None, help="Concurrencies to sweep, at least three; up to as many as the engine answers when left out."
+    ),
     plot: Path | None = typer.Option(None, help="Draw the curve into this PNG (needs the reports extra)."),
     as_json: AsJson = False,
 ) -> None:
@@ -58,7 +60,7 @@ def engine(
     whole = load_settings(home)
     settings = whole.engine
     console = Console(stderr=True)
-    steps = parse_steps(concurrency)
+    steps = None if concurrency is None else parse_steps(concurrency)
     try:
         if url is None:
             curve = asyncio.run(_measure_own(home, whole, steps, console))
@@ -148,7 +150,7 @@ def parse_steps(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-async def _measure_own(home: Home, settings: Settings, steps: tuple[int, ...], console: Console) -> CurveFile:
+async def _measure_own(home: Home, settings: Settings, steps: tuple[int, ...] | None, console: Console) -> CurveFile:
     """Start the configured engine, measure it, stop it."""
     url = f"http://127.0.0.1:{free_port()}/v1"
     console.print(f"starting {settings.engine.model} (log: {home.engine_log})")

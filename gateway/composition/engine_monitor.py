@@ -14,7 +14,6 @@ from gateway.upstreams.load import Upstreams
 
 log = logging.getLogger(__name__)
 HEALTH_SECONDS = 0.5
-SWEEP = (1, 2, 4)
 SWEEP_OUTPUT_TOKENS = 32
 SWEEP_TEXT = "Count the days of a long voyage and say what happened on each of them. " * 12
 
@@ -55,18 +54,22 @@ async def watch_health(
 
 
 async def measure_curve(
-    engine_url: str, model: str, *, sweep: Sequence[int] = SWEEP, progress: Callable[[str], None] = lambda _: None
+    engine_url: str, model: str, *, sweep: Sequence[int] | None = None, progress: Callable[[str], None] = lambda _: None
 ) -> CurveFile:
-    """A short sweep against a running engine: real requests, the engine's own timings.
+    """A short sweep against a running engine: real requests, the engine's own timings. Without `sweep`, up to as many
+    at once as it answers, since nothing is extrapolated.
 
     Raises httpx.HTTPError if the engine does not answer, and StateError if it refuses, reports no timings or answers
     fewer at once: those that wait for others would count as if they ran beside them.
     """
     points: list[tuple[int, float]] = []
     prefill = 0.0
-    async with httpx.AsyncClient(base_url=engine_url, timeout=300, trust_env=False) as client:
+    limits = httpx.Limits(max_connections=None)  # by default the hundredth and later requests wait
+    async with httpx.AsyncClient(base_url=engine_url, timeout=300, limits=limits, trust_env=False) as client:
         await _ask(client, model, "warm-up", 0)
-        if max(sweep) > (most := await _places(client, f"{engine_url.removesuffix('/v1')}/health")):
+        most = await _places(client, f"{engine_url.removesuffix('/v1')}/health")
+        sweep = sweep or sweep_up_to(most)
+        if max(sweep) > most:
             raise StateError(f"the engine answers {most} requests at once: choose a --concurrency of up to {most}")
         for concurrency in sweep:
             progress(f"measuring the engine at concurrency {concurrency}")
@@ -77,6 +80,12 @@ async def measure_curve(
             points.append((concurrency, sum(answer.decode_tokens_per_second for answer in answers)))
             prefill = max(prefill, *(answer.prefill_tokens_per_second for answer in answers))
     return CurveFile(model, prefill, points)
+
+
+def sweep_up_to(most: int) -> Sequence[int]:
+    """From 1, doubled each time, or times four where more than 8 are answered at once."""
+    factor = 2 if most <= 8 else 4
+    return sorted({min(factor**power, most) for power in range(most.bit_length() + 1)})
 
 
 async def _places(client: httpx.AsyncClient, url: str) -> int:

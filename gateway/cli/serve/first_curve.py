@@ -18,7 +18,7 @@ async def first_curve(
     """None if there is one already, or if it cannot be measured, which is printed and does not stop the start."""
     if await asyncio.to_thread(file.exists):
         return None
-    console.print("Engine    measuring its throughput once, for routing and break-even (about 15 s)")
+    console.print("Engine    measuring its throughput once, for routing and break-even (about 20 s)")
     try:
         return save_engine_curve(file, await measure())
     except (httpx.HTTPError, StateError, EconomicsError) as error:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from backends.protocol import BackendHealth
 from backends.scripted import Outcome, ScriptedBackend
-from gateway.composition.engine_monitor import measure_curve, watch_health
+from gateway.composition.engine_monitor import measure_curve, sweep_up_to, watch_health
 from gateway.config.engine_curve import CurveFile
 from gateway.errors import StateError
 from gateway.upstreams.load import Upstreams
@@ -86,6 +86,14 @@ async def test_an_engine_on_this_machine_is_not_measured_through_a_proxy(monkeyp
 async def test_a_server_without_the_engines_timings_is_told_in_a_sentence(answer: Any) -> None:
     with pytest.raises(StateError, match="/v1/chat/completions does not report its timings"):
         await measured(answer)
+
+
+@pytest.mark.parametrize(
+    ("most", "swept"), [(3, [1, 2, 3]), (8, [1, 2, 4, 8]), (100, [1, 4, 16, 64, 100]), (256, [1, 4, 16, 64, 256])]
+)
+def test_an_engine_is_measured_up_to_as_many_as_it_answers_at_once(most: int, swept: list[int]) -> None:
+    """With 256 places it was measured up to 4, and a GPU that is never used beyond seldom pays."""
+    assert sweep_up_to(most) == swept
 
 
 async def test_more_at_once_than_an_engine_answers_is_not_measured() -> None:
