@@ -17,6 +17,8 @@ _TEXT: Final = msgspec.json.Decoder(str)
 _NAMES: Final = ("content", "reasoning_content", "reasoning")
 _TRIALS: Final = 4
 """In vain, before all events of a stream are taken to differ, as OpenAI's with `obfuscation`."""
+_MOST_BYTES: Final = 1 << 18
+"""Of lines that are compared, which copies them. Pictures of 40 MB come in one event."""
 
 
 class TextRuns:
@@ -38,6 +40,8 @@ class TextRuns:
 
         Raises as msgspec's decoder; the lines may then be decoded again, in other groups.
         """
+        if sum(map(len, lines)) > _MOST_BYTES:
+            return _decoded(lines), lines
         first: list[ChatEvent] = []
         for line in lines:
             if self._event is not None or not self._trials:

@@ -136,3 +136,13 @@ def test_a_stream_whose_events_all_differ_is_left_alone_soon() -> None:
     assert all(told == [line] for (_, told), line in zip(decoded, lines, strict=True))
     alike = [lines[0]] * 3
     assert runs.decode(alike)[1] == alike
+
+
+def test_large_events_are_neither_copied_nor_kept() -> None:
+    runs = TextRuns()
+    small = [line(0, "content", "a")] * 3
+    large = [line(0, "content", "a" * (1 << 18))] * 3
+    for lines in (large, small, large):
+        events, told = runs.decode(lines)
+        assert (len(events) == len(told) == 3) == (lines is large)
+        assert characters(list(events)) == characters(alone(lines) or [])
