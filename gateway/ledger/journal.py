@@ -2,10 +2,7 @@
 
 1. An intent is in the kernel's page cache before the upstream call; a settlement is on disk before `settle` returns.
 2. An intent is accepted only if its settlement is certain to fit, even if the disk fills up.
-3. A failed sync is never retried: the kernel may have dropped the pages it could not write, so a second sync could
-   report false success. Every waiter gets the error, everything later is refused, and the process is told to stop.
-4. Settlements of one turn of the event loop share a sync, and those that arrive while it runs the next one (group
-   commit); there is no timer.
+3. After a failed sync everything is refused, and the process is told to stop (see group_commit.py).
 """
 
 import asyncio
@@ -13,9 +10,8 @@ import contextlib
 import errno
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -26,11 +22,11 @@ from gateway.ledger.age import AgeMarks
 from gateway.ledger.batch import Batch
 from gateway.ledger.disk import Disk, LocalDisk, sync_all
 from gateway.ledger.entry import Checkpoint, Entry, Intent
+from gateway.ledger.group_commit import GroupCommit
 from gateway.ledger.record import Framing, Kind
 from gateway.ledger.recovery import OpenIntent, OpenIntents, Recovered, settle_orphan
 from gateway.ledger.segments import NoRoom, Position, Segment, Segments
 from gateway.ledger.shipped_before import ShippedBefore
-from gateway.ledger.sync_pace import SyncPace
 from gateway.ledger.sync_watch import SyncWatch
 from gateway.ledger.syncing import Syncer, choose_syncer, one_thread
 
@@ -67,25 +63,16 @@ class Journal:
         watch: SyncWatch | None = None,
     ) -> None:
         """Raises OSError when the disk is unusable. `on_failure` is called once, on the event loop, if a sync fails."""
-        self._on_failure = on_failure
         self._clock = clock
         self._segments = self.segments_class(disk, segment_bytes=segment_bytes, framing=framing or Framing())
         self._file_executor = file_executor or one_thread("journal-file")
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._failure: OSError | None = None
         self._is_closed = False
-        self._waiting: list[asyncio.Future[None]] = []
-        self._is_syncing = False
         self._is_preparing = False
         self._spare_refused_at = -SPARE_RETRY_SECONDS
         self._spare_refusal: BaseException | None = None
         self._reserved_bytes = 0
         self._skipped_checkpoints = 0
         self._is_unnoted = False
-        self._syncs = 0
-        self.pace = SyncPace()
-        self._watch = watch or SyncWatch()
-        self._sync_began = 0.0
         self._open = OpenIntents()
         self._age = AgeMarks()
         before = ShippedBefore(self._segments.noted_shipped(), now_us())
@@ -94,8 +81,14 @@ class Journal:
         except BaseException:
             self._segments.close()
             raise
-        self._syncer = syncer or choose_syncer(self._segments.current.file)
-        self._durable = self._segments.end
+        self.commits = GroupCommit(
+            self._segments,
+            syncer or choose_syncer(self._segments.current.file),
+            watch or SyncWatch(),
+            on_durable=self._mark_time,
+            on_failure=on_failure,
+            clock=clock,
+        )
         self._shipped = before.end or self._segments.start
         self._shipped_entries = before.entries
         self._mark_time()
@@ -155,50 +148,7 @@ class Journal:
         if entry.intent.request_id not in self._open:
             raise ValueError(f"request {entry.intent.request_id} has no open intent: never intended, or settled twice")
         self._settle_open(entry)
-        await self._committed()
-
-    async def _committed(self) -> None:
-        """Returns once everything appended before this call is durable."""
-        loop = self._loop = self._loop or asyncio.get_running_loop()
-        done = loop.create_future()
-        self._waiting.append(done)
-        if not self._is_syncing:
-            self._is_syncing = True
-            loop.call_soon(self._start_sync)
-        await done
-
-    def _start_sync(self) -> None:
-        group, self._waiting = self._waiting, []
-        files = self._segments.take_dirty()
-        self._is_syncing, self._sync_began = True, self._clock()
-        self._watch.began()
-        self._syncer.start(files, partial(self._finish_sync, group, self._segments.end))
-
-    def _finish_sync(self, group: list[asyncio.Future[None]], end: Position, error: OSError | None) -> None:
-        self._is_syncing = False
-        self._watch.ended()
-        if error is not None:
-            self._stop(error, group)
-            return
-        self._syncs += 1
-        self.pace.took(self._clock() - self._sync_began)
-        self._durable = end
-        self._mark_time()
-        for done in group:
-            if not done.done():
-                done.set_result(None)
-        if self._waiting:
-            self._start_sync()
-
-    def _stop(self, error: OSError, group: Sequence[asyncio.Future[None]]) -> None:
-        is_first = self._failure is None
-        self._failure = self._failure or error
-        waiting, self._waiting = self._waiting, []
-        for done in (*group, *waiting):
-            if not done.done():
-                done.set_exception(_stopped(error))
-        if is_first:
-            self._on_failure(error)
+        await self.commits.committed()
 
     def open_requests(self) -> Collection[str]:
         """Ids of requests with an intent and no settlement yet."""
@@ -227,7 +177,7 @@ class Journal:
         At most a few hundred entries, so that the event loop is blocked for a millisecond or two. May return none while
         the position advances: more may follow. Raises OSError when a segment cannot be read.
         """
-        return self._segments.read_settled(position, until or self._durable)
+        return self._segments.read_settled(position, until or self.commits.durable)
 
     async def mark_shipped(self, position: Position, entries: int) -> None:
         """The database durably has everything before `position`: delete the segments that hold nothing else.
@@ -257,12 +207,12 @@ class Journal:
 
     async def _let_go_before(self, position: Position) -> None:
         finished = self._segments.before(position)
-        if not finished or self._failure:
+        if not finished or self.commits.failure:
             return
         last = max(segment.epoch for segment in finished)
         if not self._carry_forward(last):
             return
-        await self._committed()
+        await self.commits.committed()
         self._segments.forget(finished)
         await asyncio.get_running_loop().run_in_executor(self._file_executor, self._segments.delete, finished)
         self._spare_refused_at = -SPARE_RETRY_SECONDS
@@ -288,18 +238,15 @@ class Journal:
             "journal_bytes": self._segments.total_bytes,
             "free_bytes": max(self._segments.free_bytes - self._reserved_bytes, 0),
             "skipped_checkpoints": self._skipped_checkpoints,
-            "syncs": self._syncs,
-            "sync_seconds": self._sync_seconds,
+            "syncs": self.commits.syncs,
+            "sync_seconds": self.commits.sync_seconds,
         }
 
     @property
     def slow_sync_seconds(self) -> float | None:
         """The recent typical duration of a sync, if long enough for callers to notice; else None."""
-        return self.pace.usual_seconds if self.pace.is_slow else None
-
-    @property
-    def _sync_seconds(self) -> float:
-        return self._clock() - self._sync_began if self._watch.is_silent else self.pace.usual_seconds
+        pace = self.commits.pace
+        return pace.usual_seconds if pace.is_slow else None
 
     @property
     def unshipped_entries(self) -> int:
@@ -308,12 +255,13 @@ class Journal:
     @property
     def has_given_all(self) -> bool:
         """Whether the database has everything that will ever be durable here; a failed sync makes no more durable."""
-        return not self.unshipped_entries or (self._failure is not None and self._shipped >= self._durable)
+        return not self.unshipped_entries or (
+            self.commits.failure is not None and self._shipped >= self.commits.durable
+        )
 
     def require_synced(self) -> None:
         """Raises LedgerUnavailable if a sync failed, so that a shutdown is not reported as clean."""
-        if self._failure is not None:
-            raise _stopped(self._failure)
+        self.commits.require_synced()
 
     async def aclose(self) -> None:
         """Sync what is written and close the files. Open intents become orphans when the journal is next opened.
@@ -323,11 +271,10 @@ class Journal:
         if self._is_closed:
             return
         self._is_closed = True  # from here on nothing may be written that would wait for a sync after the last
-        if self._failure is None:
+        if self.commits.failure is None:
             with contextlib.suppress(LedgerUnavailable):
-                await self._committed()
-        self._watch.close()
-        await self._syncer.aclose()
+                await self.commits.committed()
+        await self.commits.aclose()
         await asyncio.to_thread(self._file_executor.shutdown)
         await asyncio.sleep(0)  # lets the callback of a just-finished spare segment run before the files close
         self._segments.close()
@@ -392,19 +339,19 @@ class Journal:
         return "The journal's disk is full: make room, or wait until the database takes entries."
 
     def _refuse_if_stopped(self) -> None:
-        self.require_synced()
+        self.commits.require_synced()
         if self._is_closed:
             raise LedgerUnavailable("The journal is closed.")
 
     def _refuse_if_unusable(self) -> None:
         """For what is new: what was accepted waits for the disk."""
         self._refuse_if_stopped()
-        if self._watch.is_silent:
+        if self.commits.is_silent:
             raise LedgerUnavailable("The journal's disk does not answer: nothing new is accepted until it does.")
 
     def _mark_time(self) -> None:
-        if self._shipped < self._durable:
-            self._age.reached(self._durable, self._clock())
+        if self._shipped < self.commits.durable:
+            self._age.reached(self.commits.durable, self._clock())
 
 
 def _reserve(intent_bytes: int) -> int:
@@ -414,9 +361,3 @@ def _reserve(intent_bytes: int) -> int:
 
 def _not_written(error: OSError) -> str:
     return f"The journal cannot be written: {error.strerror}"
-
-
-def _stopped(error: OSError) -> LedgerUnavailable:
-    return LedgerUnavailable(
-        f"The journal stopped after a failed sync ({error.strerror or error}); restart the process."
-    )

@@ -41,7 +41,7 @@ async def test_a_database_that_lost_its_tables_is_a_warning_and_models_are_serve
         assert any("keys and rules cannot be read" in warning for warning in gateway.warnings())
         assert not any("database" in problem for problem in gateway.problems())
         for _ in range(OF_LATE):
-            gateway.journal.pace.took(0.25)
+            gateway.journal.commits.pace.took(0.25)
         assert any("disk is slow: a sync takes 250 ms" in warning for warning in gateway.warnings())
         assert any("there is no model 'gpt-nope' here now" in warning for warning in gateway.warnings())
         gateway.budgets.is_down = True
