@@ -26,6 +26,8 @@ WEIGHT_OF_10_MS: Final = KEPT_WEIGHT // 100
 SCHEMA_FAULT: Final = "failed to compile JSON schema: "
 NOTHING: Final = "NoExtensionBias"
 NOT_KEPT: Final = ("Unimplemented keys:", "Unknown format:")
+# What the library did not expect, with a stack; known of a schema of 12,000 fields.
+PANIC: Final = "panic: "
 SEVERAL: Final = "oneOf constraints are not supported"
 WAYS_OUT: Final = 'leave it out, or put "x-guidance": {"lenient": true} into the schema, and it is passed over'
 MULTIPLES: Final = re.compile(r'"multipleOf"\s*:\s*([0-9.eE+-]+)')
@@ -181,7 +183,9 @@ def _refusal(constraint: Constraint, reason: str) -> NotOffered:
         reason = QUOTED.split(reason.rpartition(SCHEMA_FAULT)[2])[0]
     reason = reason.partition(TOKENS_THERE_ARE)[0]
     reason = "nothing can satisfy it" if reason.startswith(NOTHING) else reason
-    if reason.startswith(SEVERAL):
+    if reason.startswith(PANIC):
+        reason = "it is too large or nested too deeply; ask for fewer fields, or for several answers"
+    elif reason.startswith(SEVERAL):
         reason = f"a value may fit several parts of a oneOf; write anyOf, {WAYS_OUT}"
     elif reason.startswith(NOT_KEPT):
         reason = f"{reason}; {WAYS_OUT}"

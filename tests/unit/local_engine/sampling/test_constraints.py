@@ -9,11 +9,13 @@ from typing import Any, cast
 
 import pytest
 import torch
+from llguidance import LLMatcher
 from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders
 
 from local_engine.errors import InvalidRequest
 from local_engine.request import Request
+from local_engine.sampling import guidance
 from local_engine.sampling.constraints import ConstraintCompiler, Matcher, requested_constraint
 from local_engine.sampling.sampler import Sampler
 from local_engine.sampling.sampling_params import Constraint, SamplingParams
@@ -222,6 +224,30 @@ def test_a_matcher_that_gave_up_says_why(tokenizer: Tokenizer, constraints: Cons
         matcher.consume(token)
     matcher.mask(torch.zeros(VOCABULARY))
     assert "items" in (matcher.failure or "")
+
+
+def test_a_constraint_that_the_library_breaks_on_is_refused_without_its_stack(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 12,000 fields, which takes seconds; callers were shown forty lines of the library's functions."""
+
+    class Broken:
+        grammar_from_json_schema = LLMatcher.grammar_from_json_schema
+        grammar_from_regex = LLMatcher.grammar_from_regex
+
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def is_error(self) -> bool:
+            return True
+
+        def get_error(self) -> str:
+            return "panic: assertion failed: symbols < u16::MAX\n<backtrace>\n   0: <unknown>\n   1: type_call\n"
+
+    monkeypatch.setattr(guidance, "LLMatcher", Broken)
+    with pytest.raises(InvalidRequest) as refused:
+        ConstraintCompiler(tokenizer, VOCABULARY).matcher(Constraint("regex", "a"))
+    assert str(refused.value).startswith("No answer can be kept to this regex: it is too large")
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
