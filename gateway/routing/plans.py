@@ -42,7 +42,7 @@ def plan_of(request: RequestFacts, snapshot: Snapshot) -> Plan | None:
         if len(snapshot.plans_by_kind) >= MOST_KINDS:
             snapshot.plans_by_kind.clear()
         named = [rule for rule in snapshot.rules if _names(rule.when, request)]
-        plans = snapshot.plans_by_kind[kind] = tuple([_plan(rule) for rule in named])
+        plans = snapshot.plans_by_kind[kind] = tuple([_plan(rule, snapshot) for rule in named])
     for plan in plans:
         for holds, given in plan.tests:
             if not holds(given, request):
@@ -52,10 +52,14 @@ def plan_of(request: RequestFacts, snapshot: Snapshot) -> Plan | None:
     return None
 
 
-def _plan(rule: Rule) -> Plan:
-    conditions = {} if rule.when is None else rule.when.conditions
-    tests = [(HOLDS[name], given) for name, given in conditions.items() if name not in NAMES]
-    return Plan(rule, rule.terms, tuple(tests))
+def _plan(rule: Rule, snapshot: Snapshot) -> Plan:
+    """The same for all kinds of requests."""
+    plan = snapshot.plans.get(rule.name)
+    if plan is None:
+        conditions = {} if rule.when is None else rule.when.conditions
+        tests = [(HOLDS[name], given) for name, given in conditions.items() if name not in NAMES]
+        plan = snapshot.plans[rule.name] = Plan(rule, rule.terms, tuple(tests))
+    return plan
 
 
 def _kind(request: RequestFacts, snapshot: Snapshot) -> Kind:

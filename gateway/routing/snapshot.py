@@ -95,7 +95,7 @@ class Candidate:
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A rule for requests alike in names, with the tests that are left: each says whether a condition holds for a
+    """A rule, with the tests that requests alike in names have left: each says whether a condition holds for a
     request."""
 
     rule: Rule
@@ -134,6 +134,8 @@ class Snapshot:
     prices_until_us: int = FOR_EVER_US
     named: Mapping[str, frozenset[str]] = field(init=False)
     """By condition, the names that rules give it."""
+    plans: dict[str, Plan] = field(init=False, compare=False, repr=False)
+    """By the name of a rule, once a request has come that it may take."""
     plans_by_kind: dict[Kind, tuple[Plan, ...]] = field(init=False, compare=False, repr=False)
     """The rules that name requests alike in these names, or nobody, once one has come."""
     pools: dict[PoolKey, Pool] = field(init=False, compare=False, repr=False)
@@ -147,6 +149,7 @@ class Snapshot:
         given = [rule.when.conditions for rule in self.rules if rule.when is not None]
         named = {name: frozenset(chain.from_iterable(one.get(name, ()) for one in given)) for name in NAMES}
         object.__setattr__(self, "named", named)
+        object.__setattr__(self, "plans", {})
         object.__setattr__(self, "plans_by_kind", {})
         object.__setattr__(self, "pools", {})
         object.__setattr__(self, "routed_names", named["model"] | {AUTO})

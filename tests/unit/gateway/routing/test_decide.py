@@ -304,7 +304,9 @@ def test_of_rules_one_a_team_a_request_weighs_only_those_it_can_meet_and_finds_t
         for condition, request, another in apart:
             assert decide(make_request(**request), snapshot).decision.rule == f"{condition}-7"
             assert decide(make_request(**another), snapshot).decision.rule != f"{condition}-7"
-    assert max(map(len, snapshot.plans_by_kind.values())) <= 3
+    by_kind = snapshot.plans_by_kind.values()
+    assert max(map(len, by_kind)) <= 3
+    assert len({id(plan) for plans in by_kind for plan in plans if plan.rule.name == "default"}) == 1
 
 
 def test_what_may_be_chosen_is_remembered_apart_for_other_keys_tags_and_operations_and_not_without_bound() -> None:
