@@ -6,7 +6,6 @@ import msgspec
 
 from backends.endpoints.messages_blocks import without_billing_line
 from backends.endpoints.responses_compaction import ASK, TRIGGER
-from backends.formats.json_splice import ESCAPE
 from backends.protocol import Operation
 from backends.usage import NO_UNITS, Units
 from classifier.protocol import Conversation
@@ -30,6 +29,7 @@ from gateway.request.encodings import unreadable
 from gateway.request.field_checks import checked_choices, checked_limit, invalid_field
 from gateway.request.hosted_tools import NO_TOOLS, HostedTools, hosted_tools
 from gateway.request.many_values import require_bearable
+from gateway.request.marks import Marks
 from gateway.request.metering import CHARACTERS_PER_TOKEN
 from gateway.request.texts import (
     IMAGES,
@@ -48,19 +48,16 @@ from gateway.routing.rules import AUTO, EMBEDDINGS
 from gateway.upstreams.prompt_prefixes import Prefix
 
 TOKENS_PER_IMAGE = 1_000
-# Names, at any depth, that make tokens cost more than plain ones. A JSON escape may spell any of them.
-CACHE_MARK, LIFETIME_MARK = b"cache_control", b'"ttl"'
 NEEDS = ("streaming", "tools", "json_schema", "vision", "audio")
 NEW_THREAD = {"type": "create"}
-IMAGE_MARK, AUDIO_MARK = b"image", b"audio"
 
 
 class RequestView(msgspec.Struct, frozen=True):
     """What admission, classification and the decision use.
 
     `longest_prompt_tokens` is 0 unless there are several prompts. The fields from `service_tier` on bound the cost:
-    where there is a `marked_body`, its marks tell whether it writes a cache or has media, and only prices that differ
-    for these have it searched; `body_bytes` is the whole body without its images, and an open-ended body refers to
+    where there are `marks`, these tell whether the body writes a cache or has media, and only prices that differ for
+    these have it searched; `body_bytes` is the whole body without its images, and an open-ended body refers to
     files or to what its provider stores. `prefixes` recognise the conversation's next turn; `reuse` is the part of a
     chat's prompt that may be sent again, for marking it in a provider's cache. For models that do not write text
     (media_views.py), `output_tokens` and `units` are expected values. The `most_*` fields bound the cost; if None, the
@@ -80,7 +77,7 @@ class RequestView(msgspec.Struct, frozen=True):
     service_tier: str | None = None
     writes_cache: bool = True
     has_media: bool = True
-    marked_body: bytes | None = None
+    marks: Marks | None = None
     hosted_tools: HostedTools = NO_TOOLS
     image_bytes: int = 0
     body_bytes: int = 0
@@ -96,16 +93,11 @@ class RequestView(msgspec.Struct, frozen=True):
 
     @property
     def may_write_cache(self) -> bool:
-        return self.writes_cache and _may_have(self.marked_body, CACHE_MARK, LIFETIME_MARK)
+        return self.writes_cache and (self.marks is None or self.marks.may_write_cache)
 
     @property
     def may_have_media(self) -> bool:
-        return self.has_media and _may_have(self.marked_body, IMAGE_MARK, AUDIO_MARK)
-
-
-def _may_have(body: bytes | None, *marks: bytes) -> bool:
-    # `find` is faster: in Python 3.11, `in` first tries the mark as a number, raising and clearing an error inside.
-    return body is None or body.find(ESCAPE) >= 0 or any(body.find(mark) >= 0 for mark in marks)
+        return self.has_media and (self.marks is None or self.marks.may_have_media)
 
 
 def parse_request(operation: Operation, body: bytes) -> RequestView:
@@ -121,7 +113,7 @@ def parse_request(operation: Operation, body: bytes) -> RequestView:
     return msgspec.structs.replace(
         view,
         service_tier=tier_of(parsed),
-        marked_body=body,
+        marks=Marks(body),
         hosted_tools=hosted_tools(parsed, body),
         body_bytes=len(body) - view.image_bytes,
     )

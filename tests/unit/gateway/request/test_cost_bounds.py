@@ -71,6 +71,25 @@ def test_a_rate_of_a_long_prompt_or_of_a_tier_alone_counts_too(prices: ModelPric
         assert bound // max(2 * asked.input_tokens, asked.body_bytes // 2) == rate
 
 
+class Searched(bytes):
+    """Counts how often it is."""
+
+    times = 0
+
+    def find(self, *asked: Any) -> int:
+        Searched.times += 1
+        return super().find(*asked)
+
+
+def test_a_stream_does_not_have_its_body_searched_again_for_each_increment() -> None:
+    body = Searched(json.dumps({"model": "auto", "messages": [{"role": "user", "content": LONG}]}).encode())
+    asked, times = parse_request("chat.completions", body), [Searched.times]
+    for characters in (0, 1_000, 2_000):
+        increment_pico_usd(make_candidate(prices=PRICES), asked, characters)
+        times.append(Searched.times)
+    assert times[0] < times[1] == times[2] == times[3]
+
+
 WRITTEN = Rates(input=4, output=0, cached_input=1, cache_write_5m=5, cache_write_1h=8)
 
 
