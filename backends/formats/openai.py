@@ -40,7 +40,7 @@ _LINE_FEED: Final = 10
 _NO_USAGE: Final = b',"usage":null'
 _LONGEST_END: Final = 16
 """Of `[DONE]` and white space after it."""
-_ANSWER: Final = msgspec.json.Decoder(ChatEvent)
+_EVENT: Final = msgspec.json.Decoder(ChatEvent)
 _MOST_JOINED: Final = 64  # events; bounds how often an event that cannot be joined is decoded again
 
 
@@ -169,8 +169,7 @@ class OpenAIStreamReader(StreamReader):
 
     def _decode(self, data: bytes) -> tuple[ChatEvent, bytes]:
         try:
-            [event], [line] = self._texts.decode([data])
-            return event, line
+            return _EVENT.decode(data), data
         except NOT_JSON:
             pass
         try:
@@ -329,7 +328,7 @@ def read_answer(body: bytes, *, backend: str, has_choices: bool = True) -> Chunk
     """The single chunk of an answer that is not streamed; embeddings have no choices. Raises UnreadableAnswer if the
     body is no answer: some providers say in a 200 what went wrong."""
     try:
-        event = _ANSWER.decode(body)
+        event = _EVENT.decode(body)
     except NOT_JSON:
         try:
             event, body = decode_leniently(body)

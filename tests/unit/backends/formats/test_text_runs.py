@@ -94,21 +94,21 @@ def test_together_they_say_what_each_says_alone(lines: list[bytes], data: st.Dat
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_events_that_tell_more_than_a_text_keep_it(other: bytes) -> None:
-    events, told = TextRuns().decode([other] * 4)
-    expected = alone([other] * 4) or []
+    events, told = TextRuns().decode([other] * 8)
+    expected = alone([other] * 8) or []
     assert (characters(list(events)), text_of(list(events))) == (characters(expected), text_of(expected))
     special = [
         [event for event in found if event.usage is not None or event.is_failure] for found in (events, expected)
     ]
     assert special[0] == special[1]
-    assert BETWEEN.join(told) == BETWEEN.join([other] * 4)
+    assert BETWEEN.join(told) == BETWEEN.join([other] * 8)
 
 
 @pytest.mark.parametrize(
     "halves", [(r"\ud83d", r"\ude42"), ("\\", "n"), ("\\", '"'), (r"\u00", "e9"), ("a", '","b":"')]
 )
 def test_pieces_are_whole(halves: tuple[str, str]) -> None:
-    lines = [line(0, "content", text) for text in ("a", "b", *halves)]
+    lines = [line(0, "content", text) for text in ("a", "b", "c", "d", "e", *halves)]
     expected = alone(lines)
     if expected is None:
         with pytest.raises(msgspec.DecodeError):
@@ -125,24 +125,23 @@ def test_events_that_go_on_are_one() -> None:
     events, told = runs.decode([*lines, end])
     assert told == [*lines[:2], BETWEEN.join(lines[2:]), end]
     assert characters(list(events)) == characters(alone([*lines, end]) or [])
-    [event], [line] = runs.decode(lines[3:4])
-    assert (characters([event]), line) == ((True, 5), lines[3])
+    events, told = runs.decode(lines[1:] * 2)
+    assert (characters(list(events)), told) == ((True, 26), [BETWEEN.join(lines[1:] * 2)])
 
 
 def test_a_stream_whose_events_all_differ_is_left_alone_soon() -> None:
     runs = TextRuns()
-    lines = [b'{"n":%d,"choices":[{"index":0,"delta":{"content":"a"}}]}' % number for number in range(20)]
-    decoded = [runs.decode([line]) for line in lines]
-    assert all(told == [line] for (_, told), line in zip(decoded, lines, strict=True))
-    alike = [lines[0]] * 3
+    lines = [b'{"n":%d,"choices":[{"index":0,"delta":{"content":"a"}}]}' % number for number in range(28)]
+    assert all(runs.decode(group)[1] == group for group in (lines[:7], lines[7:14], lines[14:21], lines[21:]))
+    alike = [lines[0]] * 9
     assert runs.decode(alike)[1] == alike
 
 
 def test_large_events_are_neither_copied_nor_kept() -> None:
     runs = TextRuns()
-    small = [line(0, "content", "a")] * 3
-    large = [line(0, "content", "a" * (1 << 18))] * 3
+    small = [line(0, "content", "a")] * 6
+    large = [line(0, "content", "a" * (1 << 18))] * 6
     for lines in (large, small, large):
         events, told = runs.decode(lines)
-        assert (len(events) == len(told) == 3) == (lines is large)
+        assert (len(events) == len(told) == 6) == (lines is large)
         assert characters(list(events)) == characters(alone(lines) or [])
