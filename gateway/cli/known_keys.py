@@ -6,10 +6,11 @@ import logging
 import os
 from collections.abc import Mapping
 
+from gateway.composition.deployment import with_environment
 from gateway.composition.provider_keys import keys_of_provider
 from gateway.config.home import Home
 from gateway.config.providers import hosted_from_environment
-from gateway.config.settings import Settings
+from gateway.config.settings import Settings, load_settings
 from gateway.errors import StateError
 from gateway.whole_file import write_whole
 
@@ -20,9 +21,12 @@ DATABASE = "BREAKEVEN_DATABASE_URL"
 
 def remember_key_names(home: Home, settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
     """As with its address: a full disk is no reason not to serve."""
-    names = {DATABASE, *(key.env for block in settings.backends.values() for key in block.wanted_keys)}
+    names = {key.env for block in settings.backends.values() for key in block.wanted_keys}
     for provider in hosted_from_environment(environ):
         names |= {key.label for key in keys_of_provider(provider.key_env, environ)}
+    in_file = load_settings(home)
+    if with_environment(in_file, environ).database != in_file.database:
+        names.add(DATABASE)
     held = sorted(name for name in names if environ.get(name, "").strip())
     try:
         write_whole(home.key_names_file, "".join(f"{name}\n" for name in held).encode())
@@ -41,7 +45,7 @@ def with_known_keys(home: Home, environ: Mapping[str, str] = os.environ) -> Mapp
 
 
 def require_its_database(home: Home, environ: Mapping[str, str] = os.environ) -> None:
-    """Raises StateError if the gateway's database is named where it runs, and not here."""
+    """Raises StateError if the gateway's database is named only where it runs: not here, nor in breakeven.yaml."""
     if DATABASE in _names(home) and not environ.get(DATABASE):
         raise StateError(
             f"{DATABASE} is not set here, and was where the gateway of {home.root} was started: this would use another "

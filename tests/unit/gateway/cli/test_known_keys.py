@@ -78,3 +78,19 @@ def test_no_other_database_is_made_where_the_variable_that_names_it_is_not_set(
     require_its_database(home, {DATABASE: "postgresql://elsewhere/breakeven"})
     remember_key_names(home, settings, HELD)
     assert " total " in costs()
+
+
+def test_who_names_the_same_database_in_the_file_needs_no_variable_beside_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(DATABASE, raising=False)
+    url = "postgresql://elsewhere/breakeven"
+    config = home.config_file.read_text()
+    home.config_file.write_text(f"{config}\ndatabase: {url}\n")
+    there = {**HELD, DATABASE: url}
+    remember_key_names(home, load_environment_settings(home, there), there)
+    require_its_database(home, {})
+    there[DATABASE] = "postgresql://moved/breakeven"
+    remember_key_names(home, load_environment_settings(home, there), there)
+    with pytest.raises(StateError, match=f"{DATABASE} is not set here"):
+        require_its_database(home, {})
