@@ -16,8 +16,8 @@ ESCAPE: Final = b"\\u00"
 _KEY: Final = msgspec.json.Decoder(str)
 _SPACE: Final = b" \t\r\n"
 _FIRST_BYTES: Final = 32
-_COPIED_BYTES: Final = 1 << 20
-"""A larger body is not written again, only to be compared."""
+_COPIED_BYTES: Final = 1 << 14
+"""A larger body is not written again, only to be compared: from 24 KB on, that costs more than to walk it."""
 _MOST_MEMBERS: Final = 1000
 """No API has a tenth of that, and the event loop is blocked while they are read."""
 TWICE: Final = "a key of the JSON object appears twice"
