@@ -7,7 +7,14 @@ from typing import NoReturn
 
 import msgspec
 
-from backends.errors import BackendError, StreamBroken, UnreadableAnswer, UpstreamRejected, UpstreamTimeout
+from backends.errors import (
+    BackendError,
+    StreamBroken,
+    UnreadableAnswer,
+    Untranslatable,
+    UpstreamRejected,
+    UpstreamTimeout,
+)
 from backends.protocol import Backend, Call, Chunk, Timeouts
 from backends.response_names import ResponseNames
 from gateway.ledger.entry import Attempt, Status
@@ -60,8 +67,8 @@ class Dispatcher(msgspec.Struct):
     names: Callable[[Run], ResponseNames | None]
 
     async def first_output(self, run: Run) -> Answer | BackendError | None:
-        """Tries candidates until one yields its first output. Otherwise returns the last failure, or None if no
-        candidate could be asked."""
+        """Tries candidates until one yields its first output. Otherwise returns the last failure, of a model that can
+        express the request if there was one: it may answer later. None if no candidate could be asked."""
         self.upstreams.request_came()
         steps = self._steps(run)
         race: Race = {}
@@ -75,7 +82,8 @@ class Dispatcher(msgspec.Struct):
                     answer = news
                     return answer
                 if isinstance(news, BackendError):
-                    error = news
+                    if error is None or isinstance(error, Untranslatable) or not isinstance(news, Untranslatable):
+                        error = news
                     await self.books.fund(run, run.choice.order)
                 # A failed attempt is not replaced while another is still running.
                 step = None if race and news is not LATE else _next(steps, news)

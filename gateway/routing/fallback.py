@@ -84,9 +84,9 @@ class _Search(msgspec.Struct):
         return None if key is None else (candidate, 0.0, key)
 
     def after(self, error: BackendError, candidate: Candidate, key: str) -> Found | None:
-        if isinstance(error, Untranslatable):  # this model will never be able to express the request
-            return self.untried()
         known = self.tried[candidate.name]
+        if isinstance(error, Untranslatable):  # this model will never be able to express the request
+            known.times = self.policy.attempts_per_model
         if isinstance(error, (RateLimited, UpstreamUnavailable)) and error.retry_after_seconds is not None:
             known.asked_to_wait_seconds = error.retry_after_seconds
         if isinstance(error, (RateLimited, UpstreamAuth)):
@@ -128,7 +128,7 @@ def fallback_policy(
 
     After a refused key another key of the same model is tried; otherwise another model before the same one again, which
     is retried, after a wait, only when no other is left. A non-retryable error ends it. A model that cannot express the
-    request does not count: it is asked once, and the next attempt is no retry.
+    request does not count: it is asked once, and asking the next model is no retry.
     """
     search = _Search(order, policy, pick_key, jitter, defaultdict(_Tried))
     number, unsaid, overtakes = 0, 0, False
@@ -150,7 +150,8 @@ def fallback_policy(
             unsaid += is_unsaid
             if number - unsaid < policy.max_attempts:
                 found = search.untried() if isinstance(news, Silence) else search.after(news, candidate, key)
-            if found is not None and not is_unsaid and not may_retry():
+            is_retry = found is not None and (not is_unsaid or search.tried[found[0].name].times > 0)
+            if is_retry and not may_retry():
                 found = None
             if found is None:
                 if not isinstance(news, Silence):

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from backends.errors import RateLimited, Untranslatable
 from backends.http.reply import PlainReply
 from backends.protocol import Call, Chunk, Reply
 from backends.scripted import Fault, Outcome, Script, ScriptedBackend, follow
@@ -118,6 +119,23 @@ async def test_when_nobody_answers_the_caller_hears_why_and_the_failure_is_booke
     assert rig.entry.cost is not None
     assert rig.entry.cost.total_pico_usd == 0
     assert rig.observed.failed[:2] == ["a:UpstreamUnavailable", "b:ConnectFailed"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_who_could_be_served_later_is_not_told_what_another_model_cannot_do(is_first: bool) -> None:
+    """Clients repeat a 503 after its wait, and give up at a 400."""
+    unable, full = Untranslatable("n is at most 16 here", status=400), RateLimited("full", retry_after_seconds=60.0)
+
+    class Failing(ScriptedBackend):
+        async def open(self, call: Call) -> Reply:
+            raise unable if (self.name == "one") is is_first else full
+
+    rig = Rig()
+    rig.pipeline.backends = {name: Failing(name, follow([Outcome()])) for name in ("one", "two")}
+    with pytest.raises(UpstreamFailed) as caught:
+        await rig.ask()
+    assert (caught.value.status, caught.value.retry_after_seconds) == (429, 60.0)
+    assert (rig.entry.error, len(rig.entry.attempts)) == ("RateLimited", 2)
 
 
 async def test_a_time_out_may_have_been_billed_and_says_so_with_bounds() -> None:

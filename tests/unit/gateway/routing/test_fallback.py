@@ -141,7 +141,12 @@ def test_an_error_that_no_retry_cures_ends_it() -> None:
 
 
 def test_what_one_format_cannot_say_is_said_in_anothers_and_never_tried_again_in_its_own() -> None:
-    assert names(drive([A, B], [Untranslatable("n"), Untranslatable("n")])) == ["a", "b"]
+    unsaid, down = Untranslatable("n"), UpstreamUnavailable("down")
+    assert names(drive([A, B], [unsaid, unsaid])) == ["a", "b"]
+    # The one that can is retried, however the two are ordered.
+    assert names(drive([A, B], [unsaid, down, down])) == ["a", "b", "b"]
+    assert names(drive([A, B], [down, unsaid, down])) == ["a", "b", "a"]
+    assert names(drive([A, B], [down, unsaid], budget=1)) == ["a", "b"], "a retry takes from their budget"
     assert names(drive([A, B], [StreamBroken("cut")])) == ["a"]
     assert names(drive([A, B], [UpstreamAuth("key")])) == ["a", "b"]
 
