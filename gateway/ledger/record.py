@@ -13,6 +13,8 @@ HEAD = struct.Struct("<II")
 HEAD_BYTES = HEAD.size
 SALT = struct.Struct("<QI")
 MAX_RECORD_BYTES = 1 << 22
+LONGEST_TEXT_BYTES = 1 << 13
+"""More than a caller can have written into one record: an end user's name, and tags of at most 4 KiB together."""
 BODY_BEGINS = re.compile(rb"[\x01-\x03]\x20[0-9a-f]{32}")
 """Kind, length and text of a request id: how the body of each of our records begins, right after HEAD."""
 
@@ -94,20 +96,18 @@ class Framing:
             position = end
         return request_ids, payloads, base + position
 
-    def find_last_run(self, epoch: int, content: bytes, start: int, until: int) -> int | None:
-        """Where, at or after `start`, an unbroken run of whole records begins that reaches `until`; None if nowhere.
+    def find_runs(self, epoch: int, content: bytes, start: int, until: int) -> Iterator[int]:
+        """Where, at or after `start`, runs of whole records begin that reach `until` or are longer than a text can be.
 
-        A single whole record is not enough: a caller's text inside a torn record could look like one, but such a fake
-        is not followed by whole records up to the end.
+        A single whole record is not enough: a caller's text inside a torn record could look like one.
         """
         while found := BODY_BEGINS.search(content, start + HEAD_BYTES, until):
             begin = end = found.start() - HEAD_BYTES
             for record in self.scan(epoch, content, start=begin):
                 end = record.end
-            if end >= until:
-                return begin
+            if end >= until or end - begin > LONGEST_TEXT_BYTES:
+                yield begin
             start = max(end, begin + 1)
-        return None
 
     def checksum(self, epoch: int, body: bytes) -> int:
         """CRC32C over the epoch, the length and the body."""

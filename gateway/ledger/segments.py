@@ -135,19 +135,19 @@ class Segments:
         None if there are none.
 
         After power loss, records behind a torn one were never acknowledged. On a damaged disk, or one that lied about
-        a sync, they may have been, so they are kept. Requests settled before the damage are left out: power loss during
-        this very repair leaves some records in both places.
+        a sync, they may have been, so they are kept. Requests settled before are left out: power loss during this very
+        repair leaves some records in both places.
         """
         last = _end_of_bytes(content, segment.end)
-        position = self._framing.find_last_run(segment.epoch, content, segment.end, last)
-        if position is None:
-            return None
-        kept = [content[: segment.end]]
-        for record in self._framing.scan(segment.epoch, content, start=position):
-            if record.request_id not in settled:
-                kept.append(content[position : record.end])
-            position = record.end
-        return b"".join(kept)
+        kept: list[bytes] = []
+        for position in self._framing.find_runs(segment.epoch, content, segment.end, last):
+            for record in self._framing.scan(segment.epoch, content, start=position):
+                if record.request_id not in settled:
+                    kept.append(content[position : record.end])
+                if record.kind is Kind.SETTLE:
+                    settled.add(record.request_id)
+                position = record.end
+        return b"".join((content[: segment.end], *kept)) if kept else None
 
     def make_clean(self, segment: Segment, content: bytes) -> None:
         """Make what was read durable, and zero what follows it.

@@ -97,6 +97,30 @@ async def test_what_was_answered_and_stands_behind_damage_is_kept_and_told(
     await third.aclose()
 
 
+@pytest.mark.parametrize("hit", [{2, 39}, {2, 20}, {2, 15, 27, 39}])
+async def test_damage_in_several_places_costs_the_records_that_it_hit(tmp_path: Path, hit: set[int]) -> None:
+    """As after a loss of power, which tears the last record, on a disk with a bad sector."""
+    journal = open_journal(tmp_path)
+    ends: list[int] = []
+    for number in range(40):
+        await settle_one(journal, number)
+        ends.append(int(journal.gauges()["journal_bytes"]))
+    await journal.aclose()
+    with segments_of(tmp_path)[0].open("r+b") as file:
+        for number in hit:
+            file.seek(ends[number] - 40)
+            file.write(b"x")
+    again = open_journal(tmp_path)
+    answered = [entry.intent.request_id for entry in read_all(again) if entry.status is Status.completed]
+    assert answered == [request_id(number) for number in range(40) if number not in hit]
+    assert set(again.recovered.orphans) == set(map(request_id, hit))
+    await again.aclose()
+    third = open_journal(tmp_path)
+    assert third.recovered.discarded_bytes == third.recovered.rescued_records == 0
+    assert third.recovered.settled_entries == 40
+    await third.aclose()
+
+
 class HalfReadable(LocalFile):
     """Behaves as Linux does with a file of which the disk cannot read one page: reads up to it, then errors."""
 
