@@ -75,7 +75,7 @@ class Journal:
         self._is_unnoted = False
         self._open = OpenIntents()
         self._age = AgeMarks()
-        before = ShippedBefore(self._segments.noted_shipped(), now_us())
+        before = ShippedBefore(now_us())
         try:
             self.recovered = self._recover(before)
         except BaseException:
@@ -282,7 +282,7 @@ class Journal:
     def _recover(self, before: ShippedBefore) -> Recovered:
         for epoch, record in self._segments.recover():
             self._open.apply(record, epoch)
-            before.apply(record, epoch)
+            before.apply(record, epoch, self._segments.noted)
         orphans = dict(self._open)
         self._reserved_bytes = sum(_reserve(len(opened.intent)) for opened in orphans.values())
         if self._segments.free_bytes < self._reserved_bytes and not self._segments.has_spare:

@@ -65,6 +65,7 @@ class Segments:
         self._used: list[Segment] = []
         self._spare: Segment | None = None
         self._dirty: dict[int, Segment] = {}
+        self.noted = Position(0, 0)
         self.discarded_bytes = 0
         self.rescued_records = 0
 
@@ -98,7 +99,9 @@ class Segments:
 
     def recover(self) -> Iterator[tuple[int, Record]]:
         """Open the existing files and yield every whole record in order, with its epoch. Exhaust this before any other
-        call; after an error, `close`."""
+        call; after an error, `close`. Meanwhile `noted` is what an earlier process noted as shipped, moved where a
+        record that ended there has moved."""
+        noted = self.noted = self._noted_shipped()
         for name in sorted(filter(SEGMENT_NAME.fullmatch, self._disk.names())):
             self._used.append(Segment(int(name[:16]), self._disk.open(name)))
         found = self._used
@@ -117,6 +120,8 @@ class Segments:
                     yield segment.epoch, record
                 content = joined + content[len(joined) :]
             self.make_clean(segment, content)
+        if self.noted != noted:
+            self.note_shipped(self.noted)
         used = [segment for segment in found if segment.end]
         empty = [segment for segment in found if not segment.end]
         self._used = used or [empty.pop(0) if empty else self._create(1)]
@@ -139,15 +144,18 @@ class Segments:
         repair leaves some records in both places.
         """
         last = _end_of_bytes(content, segment.end)
-        kept: list[bytes] = []
+        kept, end, noted = [content[: segment.end]], segment.end, self.noted
         for position in self._framing.find_runs(segment.epoch, content, segment.end, last):
             for record in self._framing.scan(segment.epoch, content, start=position):
                 if record.request_id not in settled:
                     kept.append(content[position : record.end])
+                    end += record.end - position
                 if record.kind is Kind.SETTLE:
                     settled.add(record.request_id)
                 position = record.end
-        return b"".join((content[: segment.end], *kept)) if kept else None
+                if Position(segment.epoch, position) == noted:
+                    self.noted = Position(segment.epoch, end)
+        return b"".join(kept) if len(kept) > 1 else None
 
     def make_clean(self, segment: Segment, content: bytes) -> None:
         """Make what was read durable, and zero what follows it.
@@ -232,13 +240,13 @@ class Segments:
         """Note the position for the next process. Raises OSError."""
         self._disk.note(NOTE.format(position.epoch, position.offset).encode("ascii"))
 
-    def noted_shipped(self) -> Position | None:
-        """What an earlier process noted; None if unreadable."""
+    def _noted_shipped(self) -> Position:
+        """What an earlier process noted; the very start if unreadable."""
         try:
             epoch, offset = map(int, self._disk.noted().split())
             return Position(epoch, offset)
         except ValueError:
-            return None
+            return Position(0, 0)
 
     def before(self, position: Position) -> Sequence[Segment]:
         """The segments that end before `position`; never the current one."""

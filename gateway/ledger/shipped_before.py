@@ -44,18 +44,17 @@ def accepted_at_us(payload: bytes) -> int:
 class ShippedBefore:
     """After every record is applied in journal order, `end` is where shipping begins and `entries` come before it."""
 
-    def __init__(self, noted: Position | None, now_us: int) -> None:
-        self._noted = noted or Position(0, 0)
+    def __init__(self, now_us: int) -> None:
         self._now_us = now_us
         self._end: Position | None = None
         self._entries = 0
         self._is_past = False
         self._is_note_ours = False
 
-    def apply(self, record: Record, epoch: int) -> None:
+    def apply(self, record: Record, epoch: int, noted: Position) -> None:
         here = Position(epoch, record.end)
-        self._is_note_ours |= here == self._noted
-        self._is_past = self._is_past or here > self._noted or self._is_young(record)
+        self._is_note_ours |= here == noted
+        self._is_past = self._is_past or here > noted or self._is_young(record)
         if not self._is_past:
             self._end = here
             self._entries += record.kind is Kind.SETTLE

@@ -8,7 +8,7 @@ from gateway.ledger.disk import LocalDisk
 from gateway.ledger.journal import Journal
 from gateway.ledger.shipped_before import SURELY_KEPT_US
 from tests.unit.gateway.ledger.builders import make_entry, make_intent, request_id
-from tests.unit.gateway.ledger.journals import SMALL, fail, open_journal, read_all, settle_one
+from tests.unit.gateway.ledger.journals import SMALL, fail, open_journal, read_all, segments_of, settle_one
 
 
 async def test_what_was_shipped_and_is_old_is_not_shipped_again_by_the_next_process(tmp_path: Path) -> None:
@@ -25,6 +25,27 @@ async def test_what_was_shipped_and_is_old_is_not_shipped_again_by_the_next_proc
     assert again.gauges()["unshipped_entries"] == again.recovered.settled_entries == 2
     assert [entry.intent.request_id for entry in read_all(again)] == [request_id(5), request_id(4)]
     await again.aclose()
+
+
+async def test_the_note_of_what_is_shipped_moves_with_what_a_repair_moves(tmp_path: Path) -> None:
+    first = open_journal(tmp_path)
+    ends: list[int] = []
+    for number in range(4):
+        await settle_one(first, number)
+        ends.append(int(first.gauges()["journal_bytes"]))
+    _, end = first.read_settled(first.shipped)
+    await first.mark_shipped(end, 4)
+    await settle_one(first, 5)
+    await first.aclose()
+    with segments_of(tmp_path)[0].open("r+b") as file:  # the settlement of 1, which becomes an orphan
+        file.seek(ends[1] - 40)
+        file.write(b"x")
+
+    for _ in range(2):
+        again = open_journal(tmp_path)
+        assert again.gauges()["unshipped_entries"] == again.recovered.settled_entries == 2
+        assert [entry.intent.request_id for entry in read_all(again)] == [request_id(5), request_id(1)]
+        await again.aclose()
 
 
 @pytest.mark.parametrize("behind_us", [SURELY_KEPT_US // 2, 20_000 * SURELY_KEPT_US])
