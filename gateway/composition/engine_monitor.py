@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Annotated
 
 import httpx
 import msgspec
 
 from backends.protocol import Backend
-from gateway.config.engine_curve import CurveFile, PositiveSpeed
+from gateway.config.engine_curve import LARGEST_CONCURRENCY, CurveFile, PositiveSpeed
 from gateway.errors import StateError
 from gateway.upstreams.load import Upstreams
 
@@ -23,6 +25,7 @@ class Timings(msgspec.Struct, frozen=True):
 
     decode_tokens_per_second: PositiveSpeed
     prefill_tokens_per_second: PositiveSpeed
+    mean_batch_size: Annotated[float, msgspec.Meta(ge=1, le=LARGEST_CONCURRENCY)]
 
 
 class TimedAnswer(msgspec.Struct, frozen=True):
@@ -57,10 +60,10 @@ async def measure_curve(
     engine_url: str, model: str, *, sweep: Sequence[int] | None = None, progress: Callable[[str], None] = lambda _: None
 ) -> CurveFile:
     """A short sweep against a running engine: real requests, the engine's own timings. Without `sweep`, up to as many
-    at once as it answers, since nothing is extrapolated.
+    at once as it answers, since nothing is extrapolated. A point is at as many as ran together.
 
     Raises httpx.HTTPError if the engine does not answer, and StateError if it refuses, reports no timings or answers
-    fewer at once: those that wait for others would count as if they ran beside them.
+    fewer at once.
     """
     points: list[tuple[int, float]] = []
     prefill = 0.0
@@ -77,7 +80,9 @@ async def measure_curve(
             answers = await asyncio.gather(*(_ask(client, model, SWEEP_TEXT, i) for i in range(concurrency)))
             elapsed = asyncio.get_running_loop().time() - began
             log.info("engine sweep: %d at once in %.2f s", concurrency, elapsed)
-            points.append((concurrency, sum(answer.decode_tokens_per_second for answer in answers)))
+            # On a fast GPU the first of many have ended before the last have come.
+            together = round(fmean(answer.mean_batch_size for answer in answers))
+            points.append((together, together * fmean(answer.decode_tokens_per_second for answer in answers)))
             prefill = max(prefill, *(answer.prefill_tokens_per_second for answer in answers))
     return CurveFile(model, prefill, points)
 

@@ -50,7 +50,8 @@ async def test_what_changes_is_news_unless_it_is_an_engine_that_starts(
     assert [record.getMessage() for record in caplog.records] == said
 
 
-TIMED = {"x_breakeven": {"decode_tokens_per_second": 10.0, "prefill_tokens_per_second": 500.0}}
+SPEEDS = {"decode_tokens_per_second": 10.0, "prefill_tokens_per_second": 500.0}
+TIMED = {"x_breakeven": {**SPEEDS, "mean_batch_size": 1.4}}
 
 
 async def measured(answer: Any, status: int = 200, *, health: Any = None) -> CurveFile:
@@ -67,11 +68,11 @@ async def measured(answer: Any, status: int = 200, *, health: Any = None) -> Cur
         return await measure_curve(f"{url}/v1", "m", sweep=(1, 2))
 
 
-async def test_an_engine_on_this_machine_is_not_measured_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_ran_together_is_counted_and_no_proxy_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     curve = await measured(TIMED)
-    assert curve.points == [(1, 10.0), (2, 20.0)]
+    assert curve.points == [(1, 10.0), (1, 10.0)], "of two, one had ended before the other came"
 
 
 @pytest.mark.parametrize(
@@ -79,8 +80,9 @@ async def test_an_engine_on_this_machine_is_not_measured_through_a_proxy(monkeyp
     [
         [],
         {"choices": []},  # another server's
-        {"x_breakeven": {"decode_tokens_per_second": None, "prefill_tokens_per_second": 500.0}},
-        {"x_breakeven": {"decode_tokens_per_second": 10.0, "prefill_tokens_per_second": 0.0}},
+        {"x_breakeven": SPEEDS},
+        {"x_breakeven": {**TIMED["x_breakeven"], "decode_tokens_per_second": None}},
+        {"x_breakeven": {**TIMED["x_breakeven"], "prefill_tokens_per_second": 0.0}},
     ],
 )
 async def test_a_server_without_the_engines_timings_is_told_in_a_sentence(answer: Any) -> None:
