@@ -65,7 +65,6 @@ class Journal:
         """Raises OSError when the disk is unusable. `on_failure` is called once, on the event loop, if a sync fails."""
         self._clock = clock
         self._segments = self.segments_class(disk, segment_bytes=segment_bytes, framing=framing or Framing())
-        self._file_executor = file_executor or one_thread("journal-file")
         self._is_closed = False
         self._is_preparing = False
         self._spare_refused_at = -SPARE_RETRY_SECONDS
@@ -81,6 +80,7 @@ class Journal:
         except BaseException:
             self._segments.close()
             raise
+        self._file_executor = file_executor or one_thread("journal-file")
         self.commits = GroupCommit(
             self._segments,
             syncer or choose_syncer(self._segments.current.file),
