@@ -77,13 +77,15 @@ async def measure_curve(
         for concurrency in sweep:
             progress(f"measuring the engine at concurrency {concurrency}")
             began = asyncio.get_running_loop().time()
+            # First the prompts alone: answers would wait while those of others are read.
+            read = await asyncio.gather(*(_ask(client, model, SWEEP_TEXT, i, tokens=2) for i in range(concurrency)))
             answers = await asyncio.gather(*(_ask(client, model, SWEEP_TEXT, i) for i in range(concurrency)))
             elapsed = asyncio.get_running_loop().time() - began
             log.info("engine sweep: %d at once in %.2f s", concurrency, elapsed)
             # On a fast GPU the first of many have ended before the last have come.
             together = round(fmean(answer.mean_batch_size for answer in answers))
             points.append((together, together * fmean(answer.decode_tokens_per_second for answer in answers)))
-            prefill = max(prefill, *(answer.prefill_tokens_per_second for answer in answers))
+            prefill = max(prefill, *(answer.prefill_tokens_per_second for answer in read))
     return CurveFile(model, prefill, points)
 
 
@@ -101,11 +103,13 @@ async def _places(client: httpx.AsyncClient, url: str) -> int:
         raise StateError(f"{url} does not say how many requests the engine answers at once ({error})") from error
 
 
-async def _ask(client: httpx.AsyncClient, model: str, text: str, number: int) -> Timings:
+async def _ask(
+    client: httpx.AsyncClient, model: str, text: str, number: int, *, tokens: int = SWEEP_OUTPUT_TOKENS
+) -> Timings:
     body = {
         "model": model,
         "messages": [{"role": "user", "content": f"{number}: {text}"}],
-        "max_tokens": SWEEP_OUTPUT_TOKENS,
+        "max_tokens": tokens,
         "temperature": 0,
         "ignore_eos": True,  # an answer of one token has no decode speed
         "cache_salt": f"sweep-{number}-{len(text)}",

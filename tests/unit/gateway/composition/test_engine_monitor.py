@@ -51,14 +51,19 @@ async def test_what_changes_is_news_unless_it_is_an_engine_that_starts(
 
 
 SPEEDS = {"decode_tokens_per_second": 10.0, "prefill_tokens_per_second": 500.0}
+READING = {"x_breakeven": {**SPEEDS, "decode_tokens_per_second": 1.0, "mean_batch_size": 1.0}}
 TIMED = {"x_breakeven": {**SPEEDS, "mean_batch_size": 1.4}}
 
 
 async def measured(answer: Any, status: int = 200, *, health: Any = None) -> CurveFile:
-    """The curve of an engine that always answers this."""
+    """The curve of an engine that always answers this, once it has read a prompt."""
+    read: set[str] = set()
 
-    async def chat(_: Request) -> JSONResponse:
-        return JSONResponse(answer, status)
+    async def chat(request: Request) -> JSONResponse:
+        prompt = (await request.json())["cache_salt"]
+        is_read = prompt in read
+        read.add(prompt)
+        return JSONResponse(answer if is_read or answer is not TIMED else READING, status)
 
     async def places(_: Request) -> JSONResponse:
         return JSONResponse(health or {"max_concurrency": 2})
