@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from http import HTTPStatus
-from typing import Literal
+from typing import Any, Literal
 
 from nicegui import ui
 from starlette.requests import Request
 
 from dashboards import display, markup
 from dashboards.charts import Options
+from dashboards.forms.marked_fields import MarkedFields
 from dashboards.forms.problem import form_problem, in_form_words
 from dashboards.gateway_client import GatewayClient, GatewayRefused, GatewayUnreachable
 from dashboards.periods import PRESETS, Period, below_ui, link, parse_period, preset
@@ -162,6 +163,16 @@ async def guarded(build: Callable[[View], Awaitable[None]], view: View) -> None:
 def refusal(view: View, error: Exception) -> str:
     """The message of a form: what is wrong, and a link if the user can do something about it elsewhere."""
     return form_problem(error) + way_on(view, error)
+
+
+async def attempt(view: View, change: Awaitable[Any], marked: MarkedFields, *, afterwards: str) -> None:
+    """Makes the change and goes to the page `afterwards`; if it is refused, the form says why."""
+    try:
+        await change
+    except (GatewayRefused, GatewayUnreachable) as error:
+        marked.say(refusal(view, error), error)
+        return
+    ui.navigate.to(afterwards)
 
 
 def way_on(view: View, error: Exception) -> str:

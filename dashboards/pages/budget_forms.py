@@ -10,8 +10,7 @@ from dashboards.forms.marked_fields import MarkedFields
 from dashboards.forms.one_press import on_press
 from dashboards.forms.problem import WrongField, form_problem, form_word
 from dashboards.forms.typed_amounts import typed_usd
-from dashboards.frame import View, confirm, grid, html, refusal
-from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
+from dashboards.frame import View, attempt, confirm, grid, html
 
 BUDGETS = "/admin/v1/budgets"
 SCOPES = {"all": "Everything", "team": "A team", "project": "A project"}
@@ -101,9 +100,4 @@ class BudgetForms:
         await self._attempt(self._view.gateway.delete(BUDGETS, scope=one["scope"], name=one["name"]))
 
     async def _attempt(self, change: Awaitable[Any]) -> None:
-        try:
-            await change
-        except (GatewayRefused, GatewayUnreachable) as error:
-            self._marked.say(refusal(self._view, error), error)
-            return
-        ui.navigate.to(self._afterwards)
+        await attempt(self._view, change, self._marked, afterwards=self._afterwards)

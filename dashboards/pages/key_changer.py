@@ -16,7 +16,7 @@ from dashboards.forms.key_fields import KeyFields
 from dashboards.forms.marked_fields import MarkedFields
 from dashboards.forms.one_press import on_press
 from dashboards.forms.problem import form_word
-from dashboards.frame import View, confirm, grid, html, refusal
+from dashboards.frame import View, attempt, confirm, grid, html, refusal
 from dashboards.gateway_client import GatewayRefused, GatewayUnreachable
 from dashboards.list_page import ListPage, typed_find
 from dashboards.secret_words import old_secrets_text
@@ -176,9 +176,4 @@ class Changer:
         await self._attempt(self._view.gateway.post(f"{self._path}/revoke", limit=0))
 
     async def _attempt(self, change: Awaitable[Any]) -> None:
-        try:
-            await change
-        except (GatewayRefused, GatewayUnreachable) as error:
-            self._marked.say(refusal(self._view, error), error)
-            return
-        ui.navigate.to(self._afterwards)
+        await attempt(self._view, change, self._marked, afterwards=self._afterwards)
